@@ -20,7 +20,8 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 /// The same script as the market, so both sides pay its cost on the server.
-const RESERVE: &str = include_str!("../../stock/src/script/sale_reserve.lua");
+static RESERVE: seawall::Script =
+    seawall::Script::with_time(include_str!("../../stock/src/script/sale_reserve.lua"));
 /// Streams over which sales are spread; the limits are larger than anything sold or waiting here.
 const STREAMS: u64 = 16;
 const PLENTY: u64 = 1 << 40;
@@ -33,7 +34,8 @@ struct Bare {
 
 pub(crate) async fn serve(url: &str, file: &str) -> Result<(), Box<dyn Error>> {
     let mut redis = Client::open(url)?.get_multiplexed_async_connection().await?;
-    let script = redis::cmd("SCRIPT").arg("LOAD").arg(RESERVE).query_async(&mut redis).await?;
+    let script =
+        redis::cmd("SCRIPT").arg("LOAD").arg(RESERVE.text()).query_async(&mut redis).await?;
     let shop = Bytes::from(std::fs::read(file)?);
     let router = Router::new()
         .route("/shop", get(read))

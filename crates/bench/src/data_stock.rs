@@ -23,7 +23,8 @@ use crate::{
 /// More than is ever sold here.
 const UNITS: u64 = 1 << 40;
 /// The toolkit's own script, so both sides pay its cost on the server.
-const RESERVE: &str = include_str!("../../stock/src/script/sale_reserve.lua");
+static RESERVE: seawall::Script =
+    seawall::Script::with_time(include_str!("../../stock/src/script/sale_reserve.lua"));
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -46,7 +47,7 @@ pub(crate) async fn reserve(ground: &Ground) -> Result<Findings, Box<dyn Error>>
     open("bare").await?;
     let mut bare = ground.bare.clone();
     let digest: String =
-        redis::cmd("SCRIPT").arg("LOAD").arg(RESERVE).query_async(&mut bare).await?;
+        redis::cmd("SCRIPT").arg("LOAD").arg(RESERVE.text()).query_async(&mut bare).await?;
     let digest: Arc<str> = digest.into();
     let theirs = repeat((bare, digest), |(mut bare, digest), _| async move {
         let buyer = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -18,19 +18,19 @@ use crate::sides::{Plan, Report, Side, repeat};
 /// Tasks that wait for a contended lock at a time.
 const WAITERS: usize = 8;
 /// The toolkit's own scripts, sent by hand, so both sides pay their cost on the server.
-const ACQUIRE: &str = concat!(
+static ACQUIRE: seawall::Script = seawall::Script::with_time(concat!(
     include_str!("../../lock/src/mutex_acquire.lua"),
     include_str!("../../lock/src/token.lua"),
     include_str!("../../lock/src/owned.lua"),
     include_str!("../../lock/src/mutex_reenter.lua"),
-);
-const RELEASE: &str = concat!(
+));
+static RELEASE: seawall::Script = seawall::Script::with_time(concat!(
     include_str!("../../lock/src/mutex_release.lua"),
     include_str!("../../lock/src/token.lua"),
     include_str!("../../lock/src/owned.lua"),
     include_str!("../../lock/src/leave.lua"),
     include_str!("../../lock/src/mutex_leave.lua"),
-);
+));
 /// The simplest possible lock: no token, no re-entrance, no wake-up.
 const PLAIN_ACQUIRE: &str =
     "if redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then return 1 end return 0";
@@ -61,7 +61,7 @@ pub(crate) async fn pairs(
             assert!(guard.release().await.is_ok(), "released");
         }
     });
-    let same = raw_pair(bare, [ACQUIRE, RELEASE]).await?;
+    let same = raw_pair(bare, [ACQUIRE.text(), RELEASE.text()]).await?;
     let plain = raw_pair(bare, [PLAIN_ACQUIRE, PLAIN_RELEASE]).await?;
     let subject = "lock and unlock, uncontended";
     Ok(vec![

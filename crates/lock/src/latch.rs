@@ -17,7 +17,7 @@ use seawall_resilience::clock::millis;
 use super::{acquire::jittered, guard::Guard, mutex::Lock, request::Kind};
 
 static ARRIVE: Script = Script::new(include_str!("latch_arrive.lua"));
-static STATE: Script = Script::new(include_str!("latch_state.lua"));
+static STATE: Script = Script::with_time(include_str!("latch_state.lua"));
 
 /// Default lifetime of a latch after the last arrival.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);

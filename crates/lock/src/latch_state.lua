@@ -2,6 +2,5 @@
 --
 -- KEYS  1 the set of arrived participants  2 participants at work: member by end
 -- Returns {number arrived, number at work}. Atomic so that the two numbers are consistent.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 return {redis.call('SCARD', KEYS[1]), redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')}

@@ -14,8 +14,8 @@ if last and #last ~= 16 then
   return redis.error_reply('WRONGTYPE ' .. KEYS[3] .. ' holds no token')
 end
 if redis.call('SET', KEYS[1], ARGV[1] .. ':' .. ARGV[2], 'NX', 'PX', ARGV[3]) then
-  local time = redis.call('TIME')
-  local epoch, sequence = time[1] * 1000000 + time[2], 1
+  -- #include time.lua
+  local epoch, sequence = micros, 1
   if last then
     local old, count = struct.unpack('>I8I8', last)
     if old >= epoch then epoch = old + 1 end

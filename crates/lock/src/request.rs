@@ -37,7 +37,7 @@ const FOREIGN: &str = "WRONGTYPE";
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {$(
-        static $name: Script = Script::new(concat!($(include_str!($file)),+));
+        static $name: Script = Script::with_time(concat!($(include_str!($file)),+));
     )*};
 }
 scripts! {
@@ -50,11 +50,12 @@ scripts! {
     WRITE_ACQUIRE = "token.lua" "owned.lua" "foreign.lua" "write_acquire.lua";
     RW_RELEASE = "token.lua" "owned.lua" "leave.lua" "rw_release.lua";
     SEMAPHORE_ACQUIRE = "token.lua" "foreign.lua" "semaphore_acquire.lua";
-    SEMAPHORE_RELEASE = "semaphore_release.lua";
     RENEW = "token.lua" "owned.lua" "lease.lua" "renew.lua";
     EXTEND = "token.lua" "owned.lua" "lease.lua" "extend.lua";
     FENCE_RAISE = "token.lua" "fence_raise.lua";
 }
+
+static SEMAPHORE_RELEASE: Script = Script::new(include_str!("semaphore_release.lua"));
 
 /// The kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

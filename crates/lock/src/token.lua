@@ -8,8 +8,8 @@
 local FENCE_MEMORY_MS = 86400000
 
 local function micros()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
+  -- #include time.lua
+  return micros
 end
 
 local function last_token(fence)

@@ -36,7 +36,7 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 /// Digits of the time before a member.
 const TIME_DIGITS: usize = 14;
 
-static PUT: Script = Script::new(include_str!("script/board_put.lua"));
+static PUT: Script = Script::with_time(include_str!("script/board_put.lua"));
 static READ: Script = Script::new(include_str!("script/board_read.lua"));
 
 impl<M: Member> Leaderboard<M> {

@@ -37,7 +37,7 @@ const TOGGLE_ATTEMPTS: usize = 3;
 /// Most buckets.
 const MAX_SPREAD: u16 = 1024;
 
-static SWITCH: Script = Script::new(include_str!("script/like.lua"));
+static SWITCH: Script = Script::with_time(include_str!("script/like.lua"));
 
 impl<M: Member> Likes<M> {
     /// Creates likes for one kind of object; all processes that use the name must set the same

@@ -47,13 +47,13 @@ const MAX_GATHERINGS: usize = 6;
 const SPARE_SHARDS: usize = 8;
 
 static HOLD: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/hold.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/hold.lua")));
 static BEGIN: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/begin.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/begin.lua")));
 static PART: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/part.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/part.lua")));
 static COMMIT: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/commit.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/commit.lua")));
 
 /// Units that are held until a deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ const MAX_SALT: u32 = 16_384;
 /// Maximum number of shards of an inventory.
 pub const MAX_SHARDS: usize = 1_024;
 
-static FOUND: Script = Script::new(include_str!("script/found.lua"));
+static FOUND: Script = Script::with_time(include_str!("script/found.lua"));
 
 /// Reads the layout of an inventory. If there is none, creates it with empty shards.
 pub(super) async fn open(

@@ -27,7 +27,7 @@ const MAX_LOOKS: usize = 10_000;
 pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 static LOOK: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/look.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/look.lua")));
 
 /// Units by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -39,9 +39,9 @@ const RECORDS_A_STEP: usize = 200;
 /// Due time of a field that is not a record itself.
 const NOT_DUE: i64 = -1;
 
-static REBUILD: Script = Script::new(include_str!("script/rebuild.lua"));
+static REBUILD: Script = Script::with_time(include_str!("script/rebuild.lua"));
 static CEASE: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/cease.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/cease.lua")));
 
 /// The planned contents of a shard.
 #[derive(Default)]

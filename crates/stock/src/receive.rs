@@ -21,8 +21,10 @@ use super::{
     sale::MAX_UNITS,
 };
 
-static RECEIVE: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/receive.lua")));
+static RECEIVE: Script = Script::with_time(concat!(
+    include_str!("script/shard.lua"),
+    include_str!("script/receive.lua")
+));
 
 /// Minimum units that a round brings to a shard, unless its whole share is less.
 const LEAST_A_ROUND: u64 = 3;

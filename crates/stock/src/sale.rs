@@ -60,13 +60,13 @@ const RESERVED_ENDS: [&[u8]; 2] = [b":buyers", b":receipts"];
 /// Maximum units of a sale; Lua counts exactly up to here.
 pub(super) const MAX_UNITS: u64 = 1 << 52;
 
-static OPEN: Script = Script::new(include_str!("script/sale_open.lua"));
-static RESERVE: Script = Script::new(concat!(
+static OPEN: Script = Script::with_time(include_str!("script/sale_open.lua"));
+static RESERVE: Script = Script::with_time(concat!(
     include_str!("script/sale_history.lua"),
     include_str!("script/sale_reserve.lua")
 ));
 static DECIDE: Script = Script::new(include_str!("script/sale_decide.lua"));
-static CHANGE: Script = Script::new(include_str!("script/sale_change.lua"));
+static CHANGE: Script = Script::with_time(include_str!("script/sale_change.lua"));
 
 impl FlashSale {
     /// Returns a builder for the flash sale with this id.

@@ -29,11 +29,11 @@ use super::{
 };
 
 static DECIDE: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/decide.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/decide.lua")));
 static SETTLE: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/settle.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/settle.lua")));
 static TOLD: Script =
-    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/told.lua")));
+    Script::with_time(concat!(include_str!("script/shard.lua"), include_str!("script/told.lua")));
 
 /// Outcome of [`Inventory::sell`], [`Inventory::release`] and [`Inventory::take_back`].
 #[must_use = "the units may not have been settled"]

@@ -31,7 +31,7 @@ use super::{
     wire::{HotKey, HotReason, Message, SHARDS, shard},
 };
 
-static REPORT: Script = Script::new(include_str!("script/report.lua"));
+static REPORT: Script = Script::with_time(include_str!("script/report.lua"));
 
 /// How often the fleet's counts meet.
 const TICK: Duration = Duration::from_millis(100);

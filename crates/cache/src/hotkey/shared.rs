@@ -25,8 +25,8 @@ use super::{
     wire::{HotKey, SHARDS, shard},
 };
 
-static LIST: Script = Script::new(include_str!("script/list.lua"));
-static DECLARE: Script = Script::new(include_str!("script/declare.lua"));
+static LIST: Script = Script::with_time(include_str!("script/list.lua"));
+static DECLARE: Script = Script::with_time(include_str!("script/declare.lua"));
 
 /// Keys of one shard that may be hot at once.
 pub(super) const MAX_HOT_IN_SHARD: usize = super::board::MAX_HOT / SHARDS as usize;

@@ -29,10 +29,10 @@ use crate::{
     tier::remote_replies::{bytes, parse_stored},
 };
 
-static FILL: Script = Script::new(include_str!("script/fill.lua"));
-static GENERATION: Script = Script::new(include_str!("script/generation.lua"));
-static SLIDE: Script = Script::new(include_str!("script/slide.lua"));
-static PUT_IF_NEWER: Script = Script::new(include_str!("script/put_if_newer.lua"));
+static FILL: Script = Script::with_time(include_str!("script/fill.lua"));
+static GENERATION: Script = Script::with_time(include_str!("script/generation.lua"));
+static SLIDE: Script = Script::with_time(include_str!("script/slide.lua"));
+static PUT_IF_NEWER: Script = Script::with_time(include_str!("script/put_if_newer.lua"));
 
 /// What fills of one batch may have on their way at a time.
 const FILLED_AT_ONCE_BYTES: usize = 4 << 20;

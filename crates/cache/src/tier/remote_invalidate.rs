@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use crate::{backplane::message::about_keys, tier::remote::RemoteTier};
 
-static INVALIDATE: Script = Script::new(include_str!("script/invalidate.lua"));
-static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
+static INVALIDATE: Script = Script::with_time(include_str!("script/invalidate.lua"));
+static ANNOUNCE: Script = Script::with_time(include_str!("script/announce.lua"));
 
 /// Entries that one invalidation script takes at most.
 const BATCH: usize = 64;

@@ -14,9 +14,9 @@ use super::{
     remote_replies::{parse_lease, parse_stored},
 };
 
-static LEASE: Script = Script::new(include_str!("script/lease.lua"));
-static RELEASE: Script = Script::new(include_str!("script/release.lua"));
-static RENEW: Script = Script::new(include_str!("script/renew.lua"));
+static LEASE: Script = Script::with_time(include_str!("script/lease.lua"));
+static RELEASE: Script = Script::with_time(include_str!("script/release.lua"));
+static RENEW: Script = Script::with_time(include_str!("script/renew.lua"));
 
 /// Leases that one script extends at most.
 const BATCH: usize = 64;

@@ -12,7 +12,7 @@ use crate::store::keys::EntryKey;
 /// How long the write of a value in parts may take. Its lease is not renewed.
 const PARTED_LEASE: Duration = Duration::from_secs(10);
 
-static RESERVE: Script = Script::new(include_str!("script/reserve.lua"));
+static RESERVE: Script = Script::with_time(include_str!("script/reserve.lua"));
 
 /// What a write found when it took the lease.
 #[derive(Debug, Clone, Copy)]

@@ -19,7 +19,7 @@ use super::decode::decode;
 /// Longest accepted message: every listener receives all of its bytes.
 const MAX_PAYLOAD_BYTES: usize = 1 << 16;
 
-static PUBLISH: Script = Script::new(include_str!("script/publish.lua"));
+static PUBLISH: Script = Script::with_time(include_str!("script/publish.lua"));
 
 impl<T> Broadcast<T> {
     /// Creates a broadcast of `T` with this name.

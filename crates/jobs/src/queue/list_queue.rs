@@ -45,10 +45,10 @@ const MAX_RINGS: usize = 1_000;
 const BEAT: Duration = Duration::from_secs(1);
 
 static PUSH: Script = Script::new(include_str!("script/push.lua"));
-static TAKE: Script = Script::new(include_str!("script/take.lua"));
-static BEATS: Script = Script::new(include_str!("script/beat.lua"));
-static SILENT: Script = Script::new(include_str!("script/silent.lua"));
-static RECOVER: Script = Script::new(include_str!("script/recover.lua"));
+static TAKE: Script = Script::with_time(include_str!("script/take.lua"));
+static BEATS: Script = Script::with_time(include_str!("script/beat.lua"));
+static SILENT: Script = Script::with_time(include_str!("script/silent.lua"));
+static RECOVER: Script = Script::with_time(include_str!("script/recover.lua"));
 
 impl<T> ListQueue<T> {
     /// Creates a simple queue of `T` with this name.

@@ -18,13 +18,13 @@ pub(super) const MAX_BYTES_AT_ONCE: usize = 1 << 20;
 /// Expired leases that one claim looks at.
 const LEASES_AT_ONCE: usize = 256;
 
-static ADD: Script = Script::new(include_str!("script/add.lua"));
-static CLAIM: Script = Script::new(include_str!("script/claim.lua"));
-static BEGIN: Script = Script::new(include_str!("script/begin.lua"));
-static ACK: Script = Script::new(include_str!("script/ack.lua"));
-static NACK: Script = Script::new(include_str!("script/nack.lua"));
-static EXTEND: Script = Script::new(include_str!("script/extend.lua"));
-static CHANGE: Script = Script::new(include_str!("script/change.lua"));
+static ADD: Script = Script::with_time(include_str!("script/add.lua"));
+static CLAIM: Script = Script::with_time(include_str!("script/claim.lua"));
+static BEGIN: Script = Script::with_time(include_str!("script/begin.lua"));
+static ACK: Script = Script::with_time(include_str!("script/ack.lua"));
+static NACK: Script = Script::with_time(include_str!("script/nack.lua"));
+static EXTEND: Script = Script::with_time(include_str!("script/extend.lua"));
+static CHANGE: Script = Script::with_time(include_str!("script/change.lua"));
 
 /// The keys of one shard.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ const TRIM_LOOK: usize = 500;
 const TRIM_STEPS: usize = 64;
 
 static APPEND_ONCE: Script = Script::new(include_str!("script/append_once.lua"));
-static TRIM: Script = Script::new(include_str!("script/trim.lua"));
+static TRIM: Script = Script::with_time(include_str!("script/trim.lua"));
 
 type Decode<T> = dyn Fn(&Fields) -> Result<T, String> + Send + Sync;
 

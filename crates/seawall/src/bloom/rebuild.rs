@@ -26,8 +26,8 @@ const PARTS_AT_ONCE: usize = 64;
 /// Keys of a sink's call that are sent together.
 const KEYS_AT_ONCE: usize = 5000;
 
-static BEGIN: Script = Script::new(include_str!("script/begin.lua"));
-static TURN: Script = Script::new(include_str!("script/turn.lua"));
+static BEGIN: Script = Script::with_time(include_str!("script/begin.lua"));
+static TURN: Script = Script::with_time(include_str!("script/turn.lua"));
 static CREATE: Script = Script::new(include_str!("script/create.lua"));
 static MARK: Script = Script::new(include_str!("script/mark.lua"));
 

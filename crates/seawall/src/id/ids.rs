@@ -32,7 +32,7 @@ use super::{
     supply::{Order, Supply, Taken},
 };
 
-static SEGMENT: Script = Script::new(include_str!("segment.lua"));
+static SEGMENT: Script = Script::with_time(include_str!("segment.lua"));
 
 /// Largest segment that may be requested.
 const MAX_SEGMENT: u64 = 1 << 20;

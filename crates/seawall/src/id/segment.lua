@@ -19,9 +19,9 @@ local SEQUENCES = 4294967296
 local epoch = tonumber(ARGV[1])
 local count = tonumber(ARGV[2])
 
-local clock = redis.call('TIME')
-local second = tonumber(clock[1]) - epoch
-local sequence = math.floor(tonumber(clock[2]) * (SEQUENCES / 1000000))
+-- #include time.lua
+local second = time[1] - epoch
+local sequence = math.floor(time[2] * (SEQUENCES / 1000000))
 
 local function not_before(other_second, other_sequence)
   if other_second > second or (other_second == second and other_sequence > sequence) then

@@ -16,8 +16,7 @@ local period = tonumber(ARGV[2])
 local capacity = tonumber(ARGV[3]) * period
 local cost = tonumber(ARGV[4])
 
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+-- #include time.lua
 
 local level = 0
 local held = redis.call('GET', KEYS[1])
@@ -28,7 +27,7 @@ if held then
   end
   -- A server whose clock is behind its predecessor's drains nothing, and continues from its own
   -- time.
-  local elapsed = math.max(0, now - tonumber(time))
+  local elapsed = math.max(0, micros - tonumber(time))
   level = math.max(0, tonumber(stored) - elapsed * count)
 end
 
@@ -38,7 +37,7 @@ if wanted > capacity then
 end
 local empty_in = math.ceil(wanted / count)
 if cost > 0 then
-  local state = string.format('%.0f %.0f', now, wanted)
+  local state = string.format('%.0f %.0f', micros, wanted)
   -- The key expires when the meter is empty: absent and empty are equivalent.
   redis.call('SET', KEYS[1], state, 'PX', math.ceil(empty_in / 1000) + 1)
 end

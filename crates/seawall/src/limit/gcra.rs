@@ -18,7 +18,7 @@ use seawall_client::{
 
 use super::{decision::Decision, policy::MAX_EXACT};
 
-static CHECK: Script = Script::new(include_str!("gcra.lua"));
+static CHECK: Script = Script::with_time(include_str!("gcra.lua"));
 
 /// A rate in lowest terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,8 @@ local kept = tonumber(ARGV[2])
 local limit = tonumber(ARGV[3])
 local cost = tonumber(ARGV[4])
 
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local newest = math.floor(now / slice)
+-- #include time.lua
+local newest = math.floor(micros / slice)
 
 local counts = {}
 for age = 0, kept - 1 do counts[age] = 0 end
@@ -55,7 +54,7 @@ if sum + cost > limit then
     age = age - 1
     missing = missing - counts[age]
   end
-  return {0, (newest - age + kept) * slice - now}
+  return {0, (newest - age + kept) * slice - micros}
 end
 
 counts[0] = counts[0] + cost
@@ -67,7 +66,7 @@ for age = 0, kept - 1 do
   end
 end
 local empty_in = 0
-if first then empty_in = (newest - first + kept) * slice - now end
+if first then empty_in = (newest - first + kept) * slice - micros end
 if cost > 0 then
   local parts = {string.format('%.0f', newest)}
   for age = 0, last do parts[#parts + 1] = string.format('%.0f', counts[age]) end

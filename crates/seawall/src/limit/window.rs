@@ -23,7 +23,7 @@ use seawall_client::{
 
 use super::{decision::Decision, policy::MAX_EXACT};
 
-static CHECK: Script = Script::new(include_str!("window.lua"));
+static CHECK: Script = Script::with_time(include_str!("window.lua"));
 
 /// Slices in a window.
 pub(super) const SLICES: u64 = 16;

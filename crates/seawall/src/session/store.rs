@@ -30,12 +30,12 @@ const ENDED: &str = "ENDED";
 /// Commands in one pipeline, and ids in one command.
 const SLICE: usize = 500;
 
-static OPEN: Script = Script::new(include_str!("script/open.lua"));
-static INDEX: Script = Script::new(include_str!("script/index.lua"));
+static OPEN: Script = Script::with_time(include_str!("script/open.lua"));
+static INDEX: Script = Script::with_time(include_str!("script/index.lua"));
 static DROP: Script = Script::new(include_str!("script/drop.lua"));
-static LOAD: Script = Script::new(include_str!("script/load.lua"));
+static LOAD: Script = Script::with_time(include_str!("script/load.lua"));
 static CHANGE: Script = Script::new(include_str!("script/change.lua"));
-static RESTORE: Script = Script::new(include_str!("script/restore.lua"));
+static RESTORE: Script = Script::with_time(include_str!("script/restore.lua"));
 
 /// Fields of a session: names and values, at most 64 fields and 4 KB in total.
 ///

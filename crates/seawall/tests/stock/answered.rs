@@ -26,12 +26,13 @@ on_every_backend! {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 macro_rules! script {
-    ($name:literal) => {
-        concat!(
+    ($name:literal) => {{
+        static SCRIPT: seawall::Script = seawall::Script::with_time(concat!(
             include_str!("../../../stock/src/script/shard.lua"),
             include_str!(concat!("../../../stock/src/script/", $name, ".lua"))
-        )
-    };
+        ));
+        SCRIPT.text()
+    }};
 }
 
 fn at(name: &str, home: usize) -> Reference {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use seawall::{
-    Result, cmd,
+    Result, Script, cmd,
     stock::{FlashSale, Held, Inventory, OrderFields, Reference, Reserved, SaleWindow},
     testing::TestServer,
 };
@@ -102,14 +102,14 @@ pub(crate) async fn wrong_with_sale(sale: &FlashSale, told: u64, received: u64) 
     wrong
 }
 
-const HOLD: &str = concat!(
+static HOLD: Script = Script::with_time(concat!(
     include_str!("../../../stock/src/script/shard.lua"),
     include_str!("../../../stock/src/script/hold.lua")
-);
-const RESERVE: &str = concat!(
+));
+static RESERVE: Script = Script::with_time(concat!(
     include_str!("../../../stock/src/script/sale_history.lua"),
     include_str!("../../../stock/src/script/sale_reserve.lua")
-);
+));
 
 /// A script with one thing changed, as a bug would.
 fn changed(script: &str, from: &str, to: &str) -> String {
@@ -149,7 +149,7 @@ async fn the_checker_sees_an_inventory_that_is_oversold() {
         ("  move('left', 'sold', units)", "  redis.call('HINCRBY', shard, 'sold', units)", true),
     ] {
         let test_server = TestServer::start().await.expect("a test_server");
-        let (stock, told) = sold_by(&test_server, &changed(HOLD, from, to)).await;
+        let (stock, told) = sold_by(&test_server, &changed(HOLD.text(), from, to)).await;
         let wrong = wrong_with_inventory(&stock, told, 2).await;
         let refused = told < 2;
         assert_eq!(!wrong.is_empty() || refused, is_wrong, "{to}: {told} told, {wrong:?}");
@@ -169,7 +169,7 @@ async fn the_checker_sees_a_sale_that_is_oversold() {
         let sale = test_server.seawall().flash_sale("s").build().expect("valid");
         let window = SaleWindow::from_now(Duration::ZERO, MINUTE).expect("a window");
         let _ = sale.open("o", window, 2).await.expect("opened");
-        let script = changed(RESERVE, from, to);
+        let script = changed(RESERVE.text(), from, to);
         let key = |end: &str| format!("sale:{{s}}:s{end}");
         // Three users, of whom the first asks for a second unit.
         let mut told = std::collections::BTreeSet::new();

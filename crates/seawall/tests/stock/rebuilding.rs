@@ -21,12 +21,13 @@ on_every_backend! {
 }
 
 macro_rules! script {
-    ($name:literal) => {
-        concat!(
+    ($name:literal) => {{
+        static SCRIPT: seawall::Script = seawall::Script::with_time(concat!(
             include_str!("../../../stock/src/script/shard.lua"),
             include_str!(concat!("../../../stock/src/script/", $name, ".lua"))
-        )
-    };
+        ));
+        SCRIPT.text()
+    }};
 }
 
 fn at(name: &str, home: usize) -> Reference {

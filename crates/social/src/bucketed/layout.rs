@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Kind;
 
-static DIRECTORY: Script = Script::new(include_str!("script/directory.lua"));
+static DIRECTORY: Script = Script::with_time(include_str!("script/directory.lua"));
 
 /// One generation of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

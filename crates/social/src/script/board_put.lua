@@ -42,8 +42,8 @@ end
 if standing and (standing == score or (mode == 'best' and standing > score)) then
   return text(standing)
 end
-local t = redis.call('TIME')
-local left = MOST - (t[1] * 1000000 + t[2])
+-- #include time.lua
+local left = MOST - micros
 local entry = string.format('%06x%08x', math.floor(left / 4294967296), left % 4294967296) .. member
 -- Adds the new entry first: keys that become empty in between would lose their lifetime.
 redis.call('ZADD', KEYS[1], text(score), entry)
@@ -62,7 +62,7 @@ if keep > 0 then
 end
 if tonumber(ARGV[4]) > 0 and redis.call('PTTL', KEYS[1]) == -1 then
   -- One common expiry: each PEXPIRE would read the clock separately.
-  local ends = text(t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[4])
+  local ends = text(now + ARGV[4])
   for key = 1, 3 do redis.call('PEXPIREAT', KEYS[key], ends) end
 end
 return text(score)

@@ -18,9 +18,9 @@ if mode ~= 'like' and redis.call('ZREM', KEYS[1], ARGV[2]) == 1 then
 elseif mode == 'unlike' then
   return 0
 else
-  local t = redis.call('TIME')
-  local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
-  if redis.call('ZADD', KEYS[1], 'NX', now, ARGV[2]) == 0 then return 0 end
+  -- #include time.lua
+  local score = string.format('%.0f', now)
+  if redis.call('ZADD', KEYS[1], 'NX', score, ARGV[2]) == 0 then return 0 end
   outcome = 1
 end
 if mode == 'toggle' then redis.call('SET', KEYS[2], outcome, 'PX', ARGV[3]) end

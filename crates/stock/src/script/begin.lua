@@ -18,7 +18,7 @@ if r and r.s == 'H' and r.ends <= now then expire(field, r) end
 if r and r.s ~= 'G' and r.s ~= 'N' then return answer('IS', r) end
 if r and r.s == 'G' then move('held', 'left', r.units) end
 local attempt = math.max(r and r.attempt or 0, tonumber(ARGV[1]) * 1000 + 999,
-  t[1] * 1000000 + t[2]) + 1
+  micros) + 1
 local new = {s = 'G', units = math.min(left, tonumber(ARGV[4])), ends = now + ARGV[5],
   attempt = attempt, rest = r and r.rest or '-'}
 await_also(field, new, {unpack(ARGV, 6)})

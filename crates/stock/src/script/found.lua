@@ -7,8 +7,8 @@
 -- Atomic, because only one of two concurrent creators may decide where the shards lie. A shard is
 -- created together with its layout and never again: a shard that is missing later was lost.
 if ARGV[1] == 'SHARD' then
-  local t = redis.call('TIME')
-  if redis.call('HSETNX', KEYS[1], 'epoch', string.format('%.0f', t[1] * 1000)) == 1 then
+  -- #include time.lua
+  if redis.call('HSETNX', KEYS[1], 'epoch', string.format('%.0f', time[1] * 1000)) == 1 then
     redis.call('HSET', KEYS[1], 'phase', 'open', 'received', 0, 'held', 0, 'sold', 0, 'left', 0)
   end
   return redis.call('HGET', KEYS[1], 'epoch')

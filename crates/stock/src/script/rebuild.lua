@@ -11,8 +11,7 @@
 --
 -- Atomic, because the shard must change from the old state to the new one in one step. The new
 -- epoch makes the shard refuse movements that were sent before it.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if ARGV[1] == 'BEGIN' then
   epoch = string.format('%.0f', math.max((tonumber(epoch) or 0) + 1, now))

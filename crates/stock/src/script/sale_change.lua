@@ -12,8 +12,7 @@
 -- Atomic, because a top-up is counted once however often it is repeated, a correction is valid only
 -- for the numbers it was computed from, and the numbers of one read belong together.
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {'UNKNOWN'} end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 local word = 'DONE'
 if ARGV[1] == 'CLOSE' then
   if tonumber(redis.call('HGET', KEYS[1], 'end')) <= now then

@@ -17,8 +17,8 @@ if has[1] == 'open' then
   return {has[2] == ARGV[2] and 'ALREADY' or 'RUNNING', has[2]}
 end
 if ARGV[1] == 'BEGIN' then
-  local t, from = redis.call('TIME'), 0
-  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  -- #include time.lua
+  local from = 0
   if ARGV[8] == 'now' then from = now end
   local function at(ms) return string.format('%.0f', from + ms) end
   local gone = at(ARGV[6] + ARGV[7])

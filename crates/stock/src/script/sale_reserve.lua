@@ -29,8 +29,7 @@ if receipt then
   if user ~= ARGV[1] then return {'TAKEN'} end
   return {'YOURS', sequence, at, entry}
 end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 if now < tonumber(sale[3]) then
   return {'NOT_STARTED', string.format('%.0f', sale[3] - now)}
 end

@@ -16,8 +16,7 @@
 --
 -- Atomic, because received = held + sold + left must hold at any time.
 local shard, records, due, parts, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 local has = redis.call('HMGET', shard, 'epoch', 'phase', 'left')
 if not has[1] then return {'LOST'} end
 if has[1] ~= ARGV[1] then return {'EPOCH', has[1]} end

@@ -10,8 +10,7 @@
 --
 -- Atomic, because counts that were reported meanwhile must not be lost, and everybody is told once.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 local line = redis.call('HGET', KEYS[1], ARGV[2])
 local millis = tonumber(ARGV[3])
 if millis == 0 then

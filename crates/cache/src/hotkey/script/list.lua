@@ -7,8 +7,7 @@
 --
 -- Atomic, because a key that becomes hot again must not be taken out by whoever saw it cool.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 local answer = {now}
 local all = redis.call('HGETALL', KEYS[1])
 for at = 1, #all, 2 do

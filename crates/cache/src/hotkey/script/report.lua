@@ -18,8 +18,7 @@
 -- parts from the newest on:4 each, then who reported and in which part last:4 and 8 each.
 
 local PARTS, SOURCES = 20, 32
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 local answer = {now}
 
 local function slide(name, reads, window)

@@ -9,8 +9,8 @@
 -- Atomic, so that messages leave in the order of their numbers. A counter that is not there begins
 -- at the server's time: whoever remembers an older one sees a gap, never the same number again.
 
-local time = redis.call('TIME')
-redis.call('SET', KEYS[1], time[1] * 1000000 + time[2], 'NX')
+-- #include time.lua
+redis.call('SET', KEYS[1], micros, 'NX')
 local number = redis.call('INCR', KEYS[1])
 redis.call('PUBLISH', ARGV[1], string.format('%.0f', number) .. ' ' .. ARGV[2])
 return number

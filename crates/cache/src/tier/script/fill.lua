@@ -23,9 +23,7 @@
 local none = string.rep('\0', 8)
 local head = redis.call('GETRANGE', KEYS[1], 0, 71)
 local ours = #head == 72 and string.sub(head, 1, 2) == '\197\1'
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = math.floor(micros / 1000)
+-- #include time.lua
 local held = ours and string.sub(head, 17, 24) == ARGV[1] and struct.unpack('>I8', head, 25) > now
 if not held then
   return ours and {(struct.unpack('>I8', head, 9))} or {}

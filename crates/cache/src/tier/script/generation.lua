@@ -8,12 +8,11 @@
 -- Atomic, because two at once must not end in the same generation. It is taken from the server's
 -- time, so that one that was lost never comes back.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+-- #include time.lua
 local old = tonumber(redis.call('GET', KEYS[1]) or '0')
 if ARGV[1] == 'begin' and old > 0 then
   return old
 end
-local new = math.max(now, old + 1)
+local new = math.max(micros, old + 1)
 redis.call('SET', KEYS[1], string.format('%.0f', new))
 return new

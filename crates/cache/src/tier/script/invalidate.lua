@@ -15,8 +15,8 @@
 -- numbered before its entry is gone.
 
 local none = string.rep('\0', 8)
-local time = redis.call('TIME')
-local version = time[1] * 1000000 + time[2]
+-- #include time.lua
+local version = micros
 local count = tonumber(ARGV[1])
 local answer = {0}
 for index = 1, count do

@@ -20,8 +20,7 @@
 -- life after an invalidation killed it.
 
 local none = string.rep('\0', 8)
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 local lease_until = struct.pack('>I8', now + ARGV[2])
 local entry = redis.call('GET', KEYS[1])
 

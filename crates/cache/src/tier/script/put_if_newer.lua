@@ -28,9 +28,7 @@
 local none = string.rep('\0', 8)
 local entry = redis.call('GET', KEYS[1])
 local ours = entry and #entry >= 72 and string.sub(entry, 1, 2) == '\197\1'
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = math.floor(micros / 1000)
+-- #include time.lua
 local version = micros
 local awaited = false
 local kind = string.sub(ARGV[2], 1, 1)

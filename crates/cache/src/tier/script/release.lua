@@ -29,10 +29,9 @@ else
   end
   if ARGV[3] ~= '' and kind ~= 0 and flags % 2 == 0 and string.sub(head, 9, 16) == ARGV[4] then
     -- A new version, so that nobody refreshes what was just found to be right.
-    local time = redis.call('TIME')
-    local micros = time[1] * 1000000 + time[2]
+    -- #include time.lua
     local version = math.max(micros, struct.unpack('>I8', head, 9) + 1)
-    local fresh_until = math.floor(micros / 1000) + ARGV[3]
+    local fresh_until = now + ARGV[3]
     local stale_for = struct.unpack('>I8', head, 41) - struct.unpack('>I8', head, 33)
     redis.call('SETRANGE', KEYS[1], 8, struct.pack('>I8', version))
     redis.call('SETRANGE', KEYS[1], 32, struct.pack('>I8I8', fresh_until, fresh_until + stale_for))

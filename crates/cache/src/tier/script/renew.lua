@@ -11,8 +11,7 @@
 --
 -- Atomic, because the check of the token and the extension must see the same entry.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 local lease_until = struct.pack('>I8', now + ARGV[1])
 local alive = {}
 for index = 1, #KEYS do

@@ -11,9 +11,8 @@
 -- Atomic, because taking the lease and looking at the version must see the same entry.
 
 local none = string.rep('\0', 8)
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local lease = ARGV[1] .. struct.pack('>I8', math.floor(micros / 1000) + ARGV[2])
+-- #include time.lua
+local lease = ARGV[1] .. struct.pack('>I8', now + ARGV[2])
 local head = redis.call('GETRANGE', KEYS[1], 0, 71)
 if #head < 72 or string.sub(head, 1, 2) ~= '\197\1' then
   local header = '\197\1\0\0\0\0\0\0' .. none .. lease .. string.rep('\0', 40)

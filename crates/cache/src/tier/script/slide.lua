@@ -12,8 +12,7 @@ local head = redis.call('GETRANGE', KEYS[1], 0, 71)
 if #head < 72 or string.sub(head, 9, 16) ~= ARGV[1] or string.byte(head, 5) % 2 ~= 0 then
   return 0
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- #include time.lua
 local stale_for = struct.unpack('>I8', head, 41) - struct.unpack('>I8', head, 33)
 redis.call('SETRANGE', KEYS[1], 32, struct.pack('>I8I8', now + ARGV[2], now + ARGV[2] + stale_for))
 redis.call('PEXPIRE', KEYS[1], ARGV[2] + stale_for)

@@ -17,8 +17,7 @@
 -- the script fails here and no item is lost.
 redis.call('ZCARD', KEYS[1])
 for _, key in ipairs({KEYS[2], KEYS[3], KEYS[5]}) do redis.call('HLEN', key) end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local remember = tonumber(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', string.format('(%.0f', now - remember))
 local outcomes = {}

@@ -16,8 +16,7 @@
 -- an item that is due before all others. A finished id whose time has passed counts as unknown,
 -- even if no acknowledgement has removed it yet.
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local oldest = now - tonumber(ARGV[2])
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local earliest = first[2] and tonumber(first[2])

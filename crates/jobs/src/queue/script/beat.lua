@@ -7,6 +7,5 @@
 --
 -- A script, because it uses the server's time: consumers may have different clocks.
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 return redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])

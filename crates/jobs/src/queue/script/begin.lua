@@ -18,8 +18,7 @@
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) or redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[2] then
   return 0
 end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[4])), ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], string.format('%.1f', ARGV[2] - ARGV[3] - 0.5))
 return 1

@@ -49,8 +49,7 @@ if what == 'revive' then
   -- Attempts are counted from this token on.
   redis.call('HSET', KEYS[6], id, redis.call('HGET', KEYS[4], id) or '0')
 end
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), id)
 if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == id then
   redis.call('PUBLISH', ARGV[4], 'due')

@@ -34,8 +34,7 @@
 -- handed out alone the next time, and its consumer records the attempt before it begins
 -- (begin.lua).
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local limit = tonumber(ARGV[3])
 local number = function(value) return string.format('%.0f', value) end
 local token_of = function(id) return tonumber(redis.call('HGET', KEYS[4], id) or '0') end
@@ -66,7 +65,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'L
   end
 end
 
-local moment = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local moment = micros
 local taken = {}
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 local room = tonumber(ARGV[5])

@@ -10,8 +10,7 @@
 -- Atomic, because another consumer could get the item between the check of its lease and the
 -- extension.
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local until_then = string.format('%.0f', now + tonumber(ARGV[1]))
 local outcomes = {}
 for index = 2, #ARGV, 2 do

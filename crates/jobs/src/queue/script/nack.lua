@@ -26,8 +26,7 @@ end
 redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', KEYS[4])
 redis.call('HLEN', KEYS[5])
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local tally, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 redis.call('ZREM', KEYS[2], ARGV[1])
 if limit >= 0 and tally >= limit then

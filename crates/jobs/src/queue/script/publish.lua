@@ -10,7 +10,7 @@
 -- A missing counter starts at the server's time: a listener that remembers an older number sees a
 -- gap, never the same number again.
 
-local time = redis.call('TIME')
-redis.call('SET', KEYS[1], string.format('%.0f', time[1] * 1000000 + time[2]), 'NX')
+-- #include time.lua
+redis.call('SET', KEYS[1], string.format('%.0f', micros), 'NX')
 local number = redis.call('INCR', KEYS[1])
 return redis.call('PUBLISH', ARGV[1], string.format('%.0f', number) .. ' ' .. ARGV[2])

@@ -15,8 +15,7 @@
 -- Atomic, because the consumer may return between the check and the move. The oldest element ends
 -- up where the next one is taken from, so the order is kept.
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local heard = redis.call('ZSCORE', KEYS[3], ARGV[1])
 if heard and tonumber(heard) > now - tonumber(ARGV[2]) then
   return 0

@@ -8,7 +8,6 @@
 --
 -- A script, because it uses the server's time.
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 local before = string.format('%.0f', now - tonumber(ARGV[1]))
 return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', before, 'LIMIT', 0, ARGV[2])

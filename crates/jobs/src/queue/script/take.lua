@@ -12,8 +12,7 @@
 -- arrives and whatever happens to the consumer afterwards: elements of recorded consumers can be
 -- put back. If the queue is empty the bell is deleted, because no consumer needs to be woken.
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- #include time.lua
 redis.call('ZADD', KEYS[3], string.format('%.0f', now), ARGV[1])
 local element = redis.call('LMOVE', KEYS[1], KEYS[2], 'RIGHT', 'LEFT')
 if not element then

@@ -57,8 +57,7 @@ for _, info in ipairs(groups) do
 end
 
 if ARGV[1] == 'millis' then
-  local time = redis.call('TIME')
-  local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  -- #include time.lua
   keep_from(math.max(0, now - tonumber(ARGV[2])), 0)
 elseif ARGV[1] == 'newest' then
   local surplus = redis.call('XLEN', KEYS[1]) - tonumber(ARGV[2])

@@ -7,8 +7,7 @@
 --   and values.
 --
 -- Atomic, because only one of two concurrent builds may win, and its number must be unique.
-local now = redis.call('TIME')
-now = now[1] * 1000 + math.floor(now[2] / 1000)
+-- #include time.lua
 if ARGV[4] == 'create' and redis.call('HEXISTS', KEYS[1], 'current') == 1 then return {2, 0, {}} end
 local till = redis.call('HGET', KEYS[1], 'until')
 if till and tonumber(till) > now then return {0, tonumber(till) - now, {}} end

@@ -12,8 +12,7 @@ if ARGV[2] == 'forget' then
   return redis.call('HDEL', KEYS[1], 'old', 's:' .. ARGV[1]) > 0 and 1 or 0
 end
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
-local now = redis.call('TIME')
-now = now[1] * 1000 + math.floor(now[2] / 1000)
+-- #include time.lua
 if ARGV[2] == 'extend' then
   redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + ARGV[3]))
   return 1

@@ -12,8 +12,7 @@
 -- order of entries never changes when one of them becomes open. No session ends later than its
 -- entry, and no entry later than the index. So a process that ends all sessions of a user finds
 -- them there, whatever the longest lifetime was when they were opened.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 local function text(number) return string.format('%.0f', number) end
 local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if known and tonumber(known) <= now then known = false end

@@ -17,8 +17,7 @@ for at = 1, #all, 2 do
   elseif all[at] == '~slide' then slide = tonumber(all[at + 1])
   else fields[#fields + 1] = {all[at], all[at + 1]} end
 end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 if not user or not last or now >= last then
   redis.call('DEL', KEYS[1])
   return false

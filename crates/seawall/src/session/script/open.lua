@@ -6,8 +6,7 @@
 -- Returns OK.
 --
 -- Atomic, because a session without a lifetime would never expire.
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], '~user', ARGV[4], '~until', ARGV[2],
   '~slide', string.format('%.0f', now + ARGV[3]), unpack(ARGV, 5))

@@ -9,8 +9,7 @@
 -- and a session that exists has newer fields.
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+-- #include time.lua
 local last = math.min(tonumber(ARGV[2]), now + ARGV[4])
 local left = math.min(tonumber(ARGV[1]), last - now)
 if left <= 0 then return 0 end

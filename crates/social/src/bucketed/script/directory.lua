@@ -12,16 +12,15 @@
 -- Atomic, because two processes that grow it at the same time must use the same buckets. Epochs are
 -- the server's time: an epoch is never used again, even after the collection was removed.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+-- #include time.lua
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if ARGV[1] == 'create' and not epoch then
-  redis.call('HSET', KEYS[1], 'epoch', string.format('%.0f', now), 'buckets', ARGV[2] ~= '' and 1 or ARGV[3])
+  redis.call('HSET', KEYS[1], 'epoch', string.format('%.0f', micros), 'buckets', ARGV[2] ~= '' and 1 or ARGV[3])
   if ARGV[2] ~= '' then
     redis.call('HSET', KEYS[1], 'plain', ARGV[2])
   end
 elseif ARGV[1] == 'grow' and epoch == ARGV[2] and redis.call('HEXISTS', KEYS[1], 'next_epoch') == 0 then
-  local next_epoch = string.format('%.0f', math.max(now, epoch + 1))
+  local next_epoch = string.format('%.0f', math.max(micros, epoch + 1))
   redis.call('HSET', KEYS[1], 'next_epoch', next_epoch, 'next_buckets', ARGV[3])
 elseif ARGV[1] == 'flip' and epoch == ARGV[2] and redis.call('HGET', KEYS[1], 'next_epoch') == ARGV[3] then
   redis.call('HSET', KEYS[1], 'epoch', ARGV[3], 'buckets', redis.call('HGET', KEYS[1], 'next_buckets'))
