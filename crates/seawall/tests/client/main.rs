@@ -19,6 +19,7 @@ mod process;
 mod processes;
 mod pubsub;
 mod runtimes;
+mod seeded;
 #[path = "../support/setup.rs"]
 mod setup;
 mod shutdown;

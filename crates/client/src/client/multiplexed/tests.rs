@@ -1,5 +1,7 @@
 //! Tests of the shared connection against a server that the test simulates.
 
+use std::pin::pin;
+
 use futures_util::FutureExt;
 use redis::cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -139,4 +141,20 @@ async fn nobody_is_late_whose_reply_is_here() {
     for answer in answers {
         assert_eq!(answer.await.expect("told").expect("answered"), Reply::Int(0));
     }
+}
+
+#[tokio::test]
+async fn the_time_for_a_reply_is_that_of_the_given_clock() {
+    let (clock, time) = Clock::manual();
+    let (ours, _server) = duplex(1 << 16);
+    let patience = Duration::from_secs(3600);
+    let connection = MultiplexedConnection::over(Box::new(ours), Some(patience), &clock);
+    let command = cmd("PING");
+    let mut reply = pin!(connection.send(&command));
+    // The driver takes the command, then its time begins.
+    while futures_util::poll!(&mut reply).is_pending() {
+        tokio::task::yield_now().await;
+        time.advance(patience / 8);
+    }
+    assert!(time.now().since(Moment::default()) >= patience, "not before its time");
 }
