@@ -14,6 +14,8 @@ mod outcome;
 mod pages;
 mod phrases;
 mod record;
+#[cfg(test)]
+mod seams;
 mod setup;
 mod shell;
 mod soak;
