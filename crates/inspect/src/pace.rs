@@ -6,7 +6,7 @@
 //! [`PATIENCE`] pauses in a row it takes one page and measures again, so that a server that is
 //! always slow is still surveyed, slowly.
 //!
-//! All of this uses real time, whatever clock the handle has: a server's load is real.
+//! All of this uses the clock of the network, whatever clock the handle has: a server's load is real.
 
 use std::time::Duration;
 

@@ -70,7 +70,7 @@ impl<V> Landed<V> {
 struct Remembered<V> {
     key: Box<[u8]>,
     flight: Arc<Flight<V>>,
-    /// In real time: it is about who waits for the network.
+    /// By the clock of the network: it is about who waits for it.
     at: Moment,
 }
 

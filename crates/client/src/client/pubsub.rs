@@ -36,7 +36,7 @@ const PING: Duration = Duration::from_secs(1);
 /// Maximum number of channels per SUBSCRIBE command. Bounded so that each command is answered
 /// within the time limit, however many channels there are and however slow the machine is.
 const AT_ONCE: usize = 256;
-/// Messages delivered in a row before requests and pings get a turn. Below the number of operations
+/// Messages delivered in a row before requests get a turn. Below the number of operations
 /// after which tokio makes a task yield, so that the turn is a real one.
 const BURST: u32 = 64;
 /// Pauses before a lost connection is opened again.
@@ -344,11 +344,21 @@ async fn serve(
     let mut leaving = VecDeque::new();
     let heartbeat = clock.sleep(Duration::ZERO);
     tokio::pin!(heartbeat);
-    // Messages delivered since the other branches were polled.
+    // Messages delivered since requests got their last turn.
     let mut burst = 0;
     loop {
         tokio::select! {
             biased;
+            // First, because messages and requests may never cease.
+            () = &mut heartbeat => {
+                heartbeat.set(clock.sleep(PING));
+                unsubscribe(shared, clock, &mut sink, &mut leaving).await?;
+                clock
+                    .timeout(PING * 2, sink.ping::<redis::Value>())
+                    .await
+                    .ok_or_else(|| Error::Unavailable("the connection for messages is silent".into()))?
+                    .map_err(failed)?;
+            }
             message = stream.next(), if burst < BURST => {
                 burst += 1;
                 let Some(message) = message else {
@@ -360,6 +370,7 @@ async fn serve(
                 }
             }
             request = inbox.recv() => {
+                burst = 0;
                 let mut fresh = Vec::new();
                 // All requests that arrived in the meantime share one command.
                 let mut next = request;
@@ -371,15 +382,6 @@ async fn serve(
                     next = inbox.recv().now_or_never().flatten();
                 }
                 subscribe(shared, clock, &mut sink, &fresh).await?;
-            }
-            () = &mut heartbeat => {
-                heartbeat.set(clock.sleep(PING));
-                unsubscribe(shared, clock, &mut sink, &mut leaving).await?;
-                clock
-                    .timeout(PING * 2, sink.ping::<redis::Value>())
-                    .await
-                    .ok_or_else(|| Error::Unavailable("the connection for messages is silent".into()))?
-                    .map_err(failed)?;
             }
             () = std::future::ready(()), if burst == BURST => burst = 0,
         }
