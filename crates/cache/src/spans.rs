@@ -4,10 +4,17 @@
 //! attributes of OpenTelemetry's conventions for databases. A span never contains a key or a value:
 //! both may be personal data.
 
-use seawall_resilience::clock::Moment;
+use std::cell::Cell;
+
+use seawall_resilience::clock::{Clock, Moment};
 use tracing::{Span, field::Empty};
 
 use crate::{CacheError, Read, Source, metrics::Metrics};
+
+/// One of this many hits in Redis of a thread is timed. There may be hundreds of thousands a second, and
+/// recorders keep each sample until they sort it into a bucket. Prime, so that a caller that repeats the
+/// same few reads is timed at each of them.
+const SAMPLE: u32 = 31;
 
 /// A read that memory could not answer.
 pub(crate) struct ReadSpan<'a> {
@@ -47,19 +54,19 @@ impl<'a> ReadSpan<'a> {
     }
 
     /// Notes where the answer came from, and how long it took.
-    pub(crate) fn end<V>(self, read: &Result<Option<Read<V>>, CacheError>, now: Moment) {
+    pub(crate) fn end<V>(self, read: &Result<Option<Read<V>>, CacheError>, clock: &Clock) {
         match read {
-            Ok(Some(read)) => self.end_as(Answered::By(read.source), now),
-            Ok(None) => self.end_as(Answered::Nothing, now),
+            Ok(Some(read)) => self.end_as(Answered::By(read.source), clock),
+            Ok(None) => self.end_as(Answered::Nothing, clock),
             Err(error) => {
                 self.span.record("error.type", error_type(error));
-                self.end_as(Answered::Error, now);
+                self.end_as(Answered::Error, clock);
             }
         }
     }
 
     /// Like [`ReadSpan::end`], for a batch: what took longest counts.
-    pub(crate) fn end_batch<V>(self, answers: &[Result<Read<V>, CacheError>], now: Moment) {
+    pub(crate) fn end_batch<V>(self, answers: &[Result<Read<V>, CacheError>], clock: &Clock) {
         let is_loaded = |answer: &Result<Read<V>, CacheError>| {
             answer.as_ref().is_ok_and(|read| read.source == Source::Loaded)
         };
@@ -72,14 +79,24 @@ impl<'a> ReadSpan<'a> {
             None if answers.iter().any(is_loaded) => Answered::By(Source::Loaded),
             None => Answered::By(Source::Remote),
         };
-        self.end_as(answered, now);
+        self.end_as(answered, clock);
     }
 
-    fn end_as(self, answered: Answered, now: Moment) {
+    fn end_as(self, answered: Answered, clock: &Clock) {
         let (number, name) = answered.label();
         self.span.record("seawall.cache.source", name);
-        self.metrics.read_took(number, name, now.since(self.began));
+        if !matches!(answered, Answered::By(Source::Remote)) || is_sample() {
+            self.metrics.read_took(number, name, clock.now().since(self.began));
+        }
     }
+}
+
+/// Returns whether this hit of the thread is to be timed.
+fn is_sample() -> bool {
+    thread_local! {
+        static TURN: Cell<u32> = const { Cell::new(0) };
+    }
+    TURN.with(|turn| turn.replace((turn.get() + 1) % SAMPLE) == 0)
 }
 
 /// How a read ended.

@@ -53,3 +53,31 @@ pub const METRICS: &[Metric] = &[
         "Units by which stock and database differed, over all comparisons.",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use seawall_testkit::{documented_metrics, metric_names};
+
+    use super::*;
+
+    #[test]
+    fn every_metric_of_the_binary_is_described() {
+        let others = ["engine", "server", "cli"].map(metric_names);
+        assert_eq!(others, [const { BTreeSet::new() }; 3], "these emit no metrics");
+        let described: BTreeSet<_> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+        assert_eq!(described, metric_names("market"));
+    }
+
+    #[test]
+    fn the_page_lists_the_metrics_as_they_are_described() {
+        let row = |metric: &Metric| {
+            let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+            let (kind, unit) = (metric.kind.name().to_owned(), metric.unit.as_str().to_owned());
+            vec![format!("`{}`", metric.name), kind, unit, labels.join(", "), metric.help.into()]
+        };
+        let expected: Vec<_> = METRICS.iter().map(row).collect();
+        assert_eq!(documented_metrics("Metrics of the market"), expected);
+    }
+}

@@ -69,7 +69,7 @@ impl<V: CacheValue> Reader<V> {
         let span = ReadSpan::batch(&self.metrics, now, left);
         let beyond = self.read_many_beyond(entry_keys, answers, make);
         let answers = beyond.instrument(span.span.clone()).await;
-        span.end_batch(&answers, self.clock.now());
+        span.end_batch(&answers, &self.clock);
         answers
     }
 

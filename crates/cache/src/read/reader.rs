@@ -218,7 +218,7 @@ impl<V: CacheValue> Reader<V> {
         let span = ReadSpan::one(&self.metrics, began);
         let beyond = self.read_beyond(entry_key, freshness, older, loader);
         let read = beyond.instrument(span.span.clone()).await;
-        span.end(&read, self.clock.now());
+        span.end(&read, &self.clock);
         read
     }
 

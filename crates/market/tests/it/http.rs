@@ -1,5 +1,7 @@
 //! What counts on every path: the envelope, the headers, the bounds, the page.
 
+use std::collections::BTreeSet;
+
 use axum::{
     body::Body,
     http::{Method, header},
@@ -48,6 +50,27 @@ async fn everything_answers_in_the_envelope() {
     let healthy = market.get("/healthz", "").await.ok();
     assert_eq!(healthy.body["msg"], "");
     market.get("/readyz", "").await.ok();
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn every_metric_that_the_exporter_shows_has_a_help_text() {
+    seawall_market::http::metrics::install();
+    let market = Market::on(Backend::Embedded).await;
+    let token = market.log_in("10000000001").await;
+    for path in ["/shop/1", "/user/me", "/nothing/here"] {
+        market.get(path, &token).await;
+    }
+    let page = market.get("/metrics", "").await;
+    let text = page.body.as_str().expect("text");
+    let named = |kind: &str| -> BTreeSet<&str> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(kind));
+        lines.filter_map(|line| line.split(' ').next()).collect()
+    };
+    let (types, helps) = (named("# TYPE "), named("# HELP "));
+    assert!(types.contains("seawall_cache_hits_total"), "{text}");
+    assert_eq!(types, helps);
+    assert!(text.contains("market_request_seconds_bucket{le=\"0.0001\"}"), "{text}");
     market.shutdown().await;
 }
 
