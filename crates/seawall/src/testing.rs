@@ -47,7 +47,7 @@ impl TestServer {
     /// let test_server = TestServer::start_ticking(100).await?;
     /// let shops: Cache<u64, String> = test_server.seawall().cache("shop").build()?;
     /// test_server.faults().begin_outage();
-    /// // Every pause in here ends, whoever advances the time or does not.
+    /// // Every pause in here ends, although the test does not advance the time.
     /// let load = || async { Ok::<_, std::io::Error>("tea house".to_owned()) };
     /// assert!(shops.get_or_load(&42, load).await?.value.is_some());
     /// # test_server.faults().end_outage(); test_server.shutdown().await; Ok(()) }

@@ -5,7 +5,7 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use seawall_engine::Clock as EngineClock;
@@ -71,12 +71,13 @@ impl TestServer {
         }
         let test_server = Self::start().await?;
         let (time, mut stopping) = (test_server.time.clone(), test_server.handle.stopping());
-        let mut before = Instant::now();
+        let wall = test_server.handle.client().network_clock().clone();
+        let mut before = wall.now();
         let tick = async move {
             loop {
-                tokio::time::sleep(TICK).await;
-                let now = Instant::now();
-                time.advance((now - before) * speed);
+                wall.sleep(TICK).await;
+                let now = wall.now();
+                time.advance(now.since(before) * speed);
                 before = now;
             }
         };

@@ -61,14 +61,16 @@ async fn a_server_whose_clock_is_behind_is_believed_from_the_first_read() {
     let written: Cache<u64, u64> =
         writer.cache("n").ttl(Duration::from_secs(60)).build().expect("valid");
     written.put(&1, &7).await.expect("stored");
-    let reader = Seawall::connect_lazy(&server.url()).expect("a handle");
-    let numbers: Cache<u64, u64> =
-        reader.cache("n").ttl(Duration::from_secs(60)).build().expect("valid");
-    let read = numbers.get_or_load(&1, load).await.expect("an answer");
-    assert_eq!(read.source, Source::Remote);
-    for handle in [reader, writer] {
-        handle.shutdown().await;
+    // Several: the clock is also measured in the background, which may come first.
+    for _ in 0..10 {
+        let reader = Seawall::connect_lazy(&server.url()).expect("a handle");
+        let numbers: Cache<u64, u64> =
+            reader.cache("n").ttl(Duration::from_secs(60)).build().expect("valid");
+        let read = numbers.get_or_load(&1, load).await.expect("an answer");
+        assert_eq!(read.source, Source::Remote);
+        reader.shutdown().await;
     }
+    writer.shutdown().await;
 }
 
 #[test]
