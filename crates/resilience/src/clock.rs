@@ -192,7 +192,8 @@ impl Clock {
     pub async fn sleep(&self, time: Duration) {
         match &self.manual {
             None => tokio::time::sleep(time).await,
-            Some(_) => self.sleep_until(self.now() + time).await,
+            // Boxed: every future that sleeps would be larger, for what only tests do.
+            Some(manual) => Box::pin(manual.reached(manual.now() + time)).await,
         }
     }
 
@@ -200,11 +201,7 @@ impl Clock {
     pub async fn sleep_until(&self, moment: Moment) {
         match &self.manual {
             None => tokio::time::sleep(moment.since(self.now())).await,
-            Some(time) => {
-                let mut hand = time.nanos.subscribe();
-                // The sender lives in `self`, so waiting cannot fail.
-                let _ = hand.wait_for(|&now| now >= moment.0).await;
-            }
+            Some(manual) => Box::pin(manual.reached(moment)).await,
         }
     }
 
@@ -249,6 +246,13 @@ impl ManualTime {
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(*self.nanos.borrow())
+    }
+
+    /// Waits until this moment.
+    async fn reached(&self, moment: Moment) {
+        let mut hand = self.nanos.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = hand.wait_for(|&now| now >= moment.0).await;
     }
 
     /// Returns the current time plus all suspensions, as seen by machines that were not suspended.

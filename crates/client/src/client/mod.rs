@@ -24,6 +24,7 @@ pub(crate) mod url;
 
 use std::{
     collections::HashSet,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -505,16 +506,22 @@ impl Client {
     /// Applies a time-out to calls from a runtime other than the connections' own. The connections'
     /// time-outs run on their own runtime, which may be stalled.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        // Pinned once: the future is large, and `Clock::timeout` would hold a copy of it.
+        let mut work = pin!(work);
         match tokio::runtime::Handle::try_current() {
             Ok(here) if Some(here.id()) != self.inner.home => {}
             _ => return work.await,
         }
         let dialer = self.inner.route.dialer();
         let waited = dialer.connect_timeout + dialer.response_timeout * 2;
-        self.network_clock().timeout(waited, work).await.unwrap_or_else(|| {
-            let cause = "nothing came from the handle's runtime, where its connections are".into();
-            Err(Error::Indeterminate { waited, cause })
-        })
+        tokio::select! {
+            biased;
+            done = &mut work => done,
+            () = self.network_clock().sleep(waited) => {
+                let cause = "nothing came from the handle's runtime, where its connections are";
+                Err(Error::Indeterminate { waited, cause: cause.into() })
+            }
+        }
     }
 
     fn admit(&self) -> Result<()> {
