@@ -217,7 +217,12 @@ impl<V: CacheValue> Reader<V> {
         }
         let span = ReadSpan::one(&self.metrics, began);
         let beyond = self.read_beyond(entry_key, freshness, older, loader);
-        let read = beyond.instrument(span.span.clone()).await;
+        let read = if span.span.is_disabled() {
+            beyond.await
+        } else {
+            // Boxed, so that a read without a span does not carry what only this one needs.
+            Box::pin(beyond.instrument(span.span.clone())).await
+        };
         span.end(&read, &self.clock);
         read
     }
