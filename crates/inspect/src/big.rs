@@ -114,8 +114,8 @@ impl Survey {
     /// Sets the latency limit. Default: 50 ms.
     ///
     /// The survey pauses while a `PING` takes this much longer than the quickest one did.
-    pub fn latency_limit(mut self, limit: Duration) -> Self {
-        self.route.latency_limit = limit;
+    pub fn max_latency(mut self, limit: Duration) -> Self {
+        self.route.max_latency = limit;
         self
     }
 

@@ -121,8 +121,8 @@ impl HotSurvey {
     ///
     /// The survey pauses while a `PING` takes this much longer than the quickest one did. It
     /// applies to [`by_frequency`](Self::by_frequency), the only method that examines every key.
-    pub fn latency_limit(mut self, limit: Duration) -> Self {
-        self.route.latency_limit = limit;
+    pub fn max_latency(mut self, limit: Duration) -> Self {
+        self.route.max_latency = limit;
         self
     }
 

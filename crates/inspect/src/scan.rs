@@ -31,7 +31,7 @@ pub(super) struct Route {
     pub(super) kind: Option<Kind>,
     pub(super) rate: u64,
     pub(super) source: Source,
-    pub(super) latency_limit: Duration,
+    pub(super) max_latency: Duration,
 }
 
 impl Default for Route {
@@ -41,7 +41,7 @@ impl Default for Route {
             kind: None,
             rate: 10_000,
             source: Source::default(),
-            latency_limit: Duration::from_millis(50),
+            max_latency: Duration::from_millis(50),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Walk {
         let node = places.first().map_or_else(|| "".into(), |place| Arc::clone(&place.name));
         let total = places.iter().map(|place| place.keys).sum();
         Ok(Walk {
-            pace: Pace::new(route.rate, route.latency_limit, client.network_clock())?,
+            pace: Pace::new(route.rate, route.max_latency, client.network_clock())?,
             route: route.clone(),
             places,
             at: 0,

@@ -90,7 +90,7 @@ impl Latch {
     ///
     /// After that time the latch is closed again.
     #[must_use]
-    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+    pub fn ttl(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
         self
     }
@@ -108,7 +108,7 @@ impl Latch {
         if self.count == 0 {
             return Err(Error::Invalid("a latch needs a count above zero".into()));
         }
-        lifetime::millis("lifetime", self.lifetime)?;
+        lifetime::millis("ttl", self.lifetime)?;
         Ok([key, self.working.options()?.key.to_vec()])
     }
 

@@ -23,7 +23,7 @@ async fn main() -> Result<(), seawall::Error> {
     let source = Arc::clone(&table);
     let follows = seawall
         .follows::<u64>("user")
-        .limit(2_000)
+        .max_follows(2_000)
         .source(move |user| {
             let rows = source.lock().expect("not poisoned").get(&user).cloned();
             async move {

@@ -13,7 +13,7 @@ fn show(page: &Page<u64>) {
 #[tokio::main]
 async fn main() -> Result<(), seawall::Error> {
     let seawall = Seawall::connect("embedded:").await?;
-    let feed = seawall.inbox::<u64>("feed").keep(1_000)?;
+    let feed = seawall.inbox::<u64>("feed").max_kept(1_000)?;
     let fans: Vec<u64> = (100..400).collect();
 
     // Author 1 has 300 fans: each gets every post. Four of them share a millisecond.

@@ -17,7 +17,7 @@ fn show(list: &[Standing<String>]) {
 async fn main() -> Result<(), seawall::Error> {
     let seawall = Seawall::connect("embedded:").await?;
     // A season is kept for 90 days after its first score.
-    let board = seawall.leaderboard::<String>("race").lifetime(Duration::from_secs(90 * 86_400));
+    let board = seawall.leaderboard::<String>("race").ttl(Duration::from_secs(90 * 86_400));
     let november = board.season("2026-11")?;
 
     for (who, score) in [("ann", 700), ("ben", 900), ("carl", 700), ("dora", 400), ("eve", 650)] {

@@ -39,7 +39,7 @@ async fn main() -> Result<(), seawall::Error> {
     say(&format!("3 on a page of notes: {:?}", likes.liked_by(&3, &[500, 501, 502]).await?));
 
     // A note with millions of likes: 64 keys on all primaries of a Cluster, the same calls.
-    let famous = seawall.likes::<u64>("famous").spread(64)?.of(&1)?;
+    let famous = seawall.likes::<u64>("famous").shards(64)?.of(&1)?;
     for user in 0..1_000 {
         let _ = famous.like(&user).await?;
     }

@@ -33,7 +33,7 @@ async fn main() -> Result<(), seawall::Error> {
     let source = table.clone();
     let index = seawall
         .order_index("order", move |_user: u64, before, count| source.clone().read(before, count))
-        .keep(10)
+        .max_kept(10)
         .hand_over(|user, order: Order| async move {
             // In real life: a stream whose worker calls `add` again.
             say(&format!("order {} of {user} goes to the repair queue", order.id));

@@ -23,9 +23,9 @@ async fn main() -> Result<(), seawall::Error> {
     let seawall = Seawall::connect("embedded:").await?;
     let sessions = seawall
         .sessions::<u64>("web")
-        .idle(Duration::from_secs(30 * 60))
-        .longest(Duration::from_secs(7 * 24 * 3600))
-        .per_user(5)
+        .idle_ttl(Duration::from_secs(30 * 60))
+        .max_ttl(Duration::from_secs(7 * 24 * 3600))
+        .max_per_user(5)
         .build()?;
 
     let fields = Fields::from([("role".into(), "merchant".into())]);

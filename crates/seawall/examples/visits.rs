@@ -7,7 +7,7 @@ use seawall::{Seawall, social::Day};
 #[tokio::main]
 async fn main() -> Result<(), seawall::Error> {
     let seawall = Seawall::connect("embedded:").await?;
-    let pages = seawall.visits("page").lifetime(Duration::from_secs(400 * 86_400));
+    let pages = seawall.visits("page").ttl(Duration::from_secs(400 * 86_400));
     let home = pages.of("home")?;
 
     // A week; each day 3,000 visitors, of whom 2,000 come again the day after.

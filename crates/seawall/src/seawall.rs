@@ -340,7 +340,7 @@ impl Seawall {
 #[cfg(feature = "social")]
 impl Seawall {
     /// Creates [`Likes`] for one kind of object; all processes that use the name must set the same
-    /// [`Likes::spread`].
+    /// [`Likes::shards`].
     #[must_use]
     pub fn likes<M: Member>(&self, name: impl Into<String>) -> Likes<M> {
         Likes::new(self, name)

@@ -20,7 +20,7 @@ pub(super) fn call(keys: &Rebuilt, mode: &str) -> ScriptInvocation {
     BY_TIME.on(&[&keys.key, &keys.marker, &keys.lease]).arg(mode)
 }
 
-/// Returns the call that adds a member of the source to a set that keeps `keep` members; 0 keeps
+/// Returns the call that adds a member of the source to a set that keeps `max_kept` members; 0 keeps
 /// all.
 ///
 /// The script returns 1 if the member was added, 0 if it existed or is too old to be kept, and

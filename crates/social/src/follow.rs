@@ -54,14 +54,14 @@ pub struct FollowBuilder<M> {
 impl<M: Member> FollowBuilder<M> {
     /// Sets how many others a user may follow. Default: no limit.
     #[must_use]
-    pub fn limit(mut self, most: usize) -> Self {
+    pub fn max_follows(mut self, most: usize) -> Self {
         self.limit = most;
         self
     }
 
     /// Sets how long a set is used before it is read from the source again. Default: one day.
     #[must_use]
-    pub fn lifetime(mut self, time: Duration) -> Self {
+    pub fn ttl(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self
     }

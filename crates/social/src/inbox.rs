@@ -103,9 +103,11 @@ impl<M: Member> Inbox<M> {
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is 0 or above 100,000.
-    pub fn keep(mut self, newest: usize) -> Result<Self> {
+    pub fn max_kept(mut self, newest: usize) -> Result<Self> {
         if newest == 0 || newest > MAX_KEEP {
-            return Err(Error::Invalid(format!("keep is {newest}: 1 to {MAX_KEEP} are allowed")));
+            return Err(Error::Invalid(format!(
+                "max_kept is {newest}: 1 to {MAX_KEEP} are allowed"
+            )));
         }
         self.keep = newest;
         Ok(self)
@@ -113,7 +115,7 @@ impl<M: Member> Inbox<M> {
 
     /// Sets how long an inbox is kept after its last push. Default: forever.
     #[must_use]
-    pub fn lifetime(mut self, time: Duration) -> Self {
+    pub fn ttl(mut self, time: Duration) -> Self {
         self.lifetime = Some(time);
         self
     }
@@ -134,7 +136,7 @@ impl<M: Member> Inbox<M> {
     pub async fn push(&self, post: &Post<M>, fans: &[M]) -> Result<FanOut<M>> {
         let member = post.encode()?;
         check_score(post.time)?;
-        let lifetime = self.lifetime.map(|time| lifetime::millis("lifetime", time));
+        let lifetime = self.lifetime.map(|time| lifetime::millis("ttl", time));
         let lifetime = lifetime.transpose()?.unwrap_or(0);
         let mut done = FanOut { reached: 0, missed: Vec::new() };
         for slice in fans.chunks(FAN_OUT) {

@@ -93,14 +93,14 @@ pub struct Standing<M> {
 impl<M: Member> Leaderboard<M> {
     /// Sets how long a season is kept, from its first score on. Default: forever.
     #[must_use]
-    pub fn lifetime(mut self, time: Duration) -> Self {
+    pub fn ttl(mut self, time: Duration) -> Self {
         self.lifetime = Some(time);
         self
     }
 
     /// Sets how many of the best members are kept; others are removed. Default: all.
     #[must_use]
-    pub fn keep(mut self, best: usize) -> Self {
+    pub fn max_kept(mut self, best: usize) -> Self {
         self.keep = Some(best);
         self
     }
@@ -111,9 +111,9 @@ impl<M: Member> Leaderboard<M> {
     /// [`Error::Invalid`] if the name is empty or too long, the lifetime is below a millisecond or
     /// above ten years, or the number kept is 0.
     pub fn season(&self, name: &(impl KeyPart + ?Sized)) -> Result<Season<M>> {
-        let millis = self.lifetime.map(|time| lifetime::millis("lifetime", time)).transpose()?;
+        let millis = self.lifetime.map(|time| lifetime::millis("ttl", time)).transpose()?;
         if self.keep == Some(0) {
-            return Err(Error::Invalid("keeping 0 would keep nothing".into()));
+            return Err(Error::Invalid("max_kept is 0: nothing would be kept".into()));
         }
         let board = self.template.key(name)?;
         let keys = [beside(&board, ":m"), beside(&board, ":s")];

@@ -5,7 +5,7 @@
 //! member there and changes nothing. The count is the cardinality of the set, never a separate
 //! number.
 //!
-//! [`Likes::spread`] spreads an object with millions of likes over several sets. Each member has
+//! [`Likes::shards`] spreads an object with millions of likes over several sets. Each member has
 //! one bucket, so a like is still one script on one key, and the buckets are on different primaries
 //! of a Cluster. The count is the sum of the cardinalities, and the first likes are merged from the
 //! first of each bucket. Deliberately absent: trimming. A member that was trimmed could like twice.
@@ -41,7 +41,7 @@ static SWITCH: Script = Script::with_time(include_str!("script/like.lua"));
 
 impl<M: Member> Likes<M> {
     /// Creates likes for one kind of object; all processes that use the name must set the same
-    /// [`Likes::spread`].
+    /// [`Likes::shards`].
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Likes<M> {
         Likes { template: Template::new(handle, "like", name), spread: 1, member: PhantomData }
@@ -96,10 +96,10 @@ impl<M: Member> Likes<M> {
     ///
     /// # Errors
     /// [`Error::Invalid`] if the number is out of range.
-    pub fn spread(mut self, keys: u16) -> Result<Self> {
+    pub fn shards(mut self, keys: u16) -> Result<Self> {
         if keys == 0 || keys > MAX_SPREAD {
             return Err(Error::Invalid(format!(
-                "spread is {keys}: 1 to {MAX_SPREAD} keys are allowed"
+                "shards is {keys}: 1 to {MAX_SPREAD} keys are allowed"
             )));
         }
         self.spread = keys;

@@ -122,14 +122,14 @@ pub struct OrderIndexBuilder<M> {
 impl<M: Member> OrderIndexBuilder<M> {
     /// Sets how many of the newest orders an index keeps, at most 1,000. Default: 500.
     #[must_use]
-    pub fn keep(mut self, newest: usize) -> Self {
+    pub fn max_kept(mut self, newest: usize) -> Self {
         self.keep = newest;
         self
     }
 
     /// Sets how long an index is used before it is read from the source again. Default: one day.
     #[must_use]
-    pub fn lifetime(mut self, time: Duration) -> Self {
+    pub fn ttl(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self
     }
@@ -156,7 +156,10 @@ impl<M: Member> OrderIndexBuilder<M> {
     /// a second.
     pub fn build(self) -> Result<OrderIndex<M>> {
         if self.keep == 0 || self.keep > SLICE {
-            return Err(Error::Invalid(format!("keep is {}: 1 to {SLICE} are allowed", self.keep)));
+            return Err(Error::Invalid(format!(
+                "max_kept is {}: 1 to {SLICE} are allowed",
+                self.keep
+            )));
         }
         check_lifetime(self.lifetime)?;
         Ok(OrderIndex { inner: Arc::new(self) })

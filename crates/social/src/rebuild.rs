@@ -223,9 +223,9 @@ impl Rebuilt {
 /// Refuses a lifetime that is too short to be useful.
 pub(super) fn check_lifetime(time: Duration) -> Result<()> {
     if time < Duration::from_secs(1) {
-        return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
+        return Err(Error::Invalid("a ttl below a second would rebuild for ever".into()));
     }
-    lifetime::millis("lifetime", time).map(drop)
+    lifetime::millis("ttl", time).map(drop)
 }
 
 /// Converts the caller's error.

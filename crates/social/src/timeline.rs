@@ -11,7 +11,7 @@
 //! soon as Redis answers. Changes of one member must come in the same order as in the source; a
 //! lock around both writes ensures that.
 //!
-//! With [`TimelineBuilder::keep`] only the newest members are kept, and [`Newest::end`] says
+//! With [`TimelineBuilder::max_kept`] only the newest members are kept, and [`Newest::end`] says
 //! whether the source has older ones. A member that is older than the oldest one kept is not added:
 //! it would hide the members in between.
 
@@ -45,7 +45,7 @@ impl<M: Member> Timelines<M> {
     /// Returns a builder for timelines with this name.
     ///
     /// `load` reads a subject's members with their times from the source: all of them, or with
-    /// [`TimelineBuilder::keep`] at least one more than are kept, if there are that many.
+    /// [`TimelineBuilder::max_kept`] at least one more than are kept, if there are that many.
     #[must_use]
     pub fn builder<F, Fut, E>(
         handle: &Handle,
@@ -79,14 +79,14 @@ pub struct TimelineBuilder<M> {
 impl<M: Member> TimelineBuilder<M> {
     /// Sets how many of the newest members are kept. Default: all.
     #[must_use]
-    pub fn keep(mut self, newest: usize) -> Self {
+    pub fn max_kept(mut self, newest: usize) -> Self {
         self.keep = newest;
         self
     }
 
     /// Sets how long a set is used before it is read from the source again. Default: one day.
     #[must_use]
-    pub fn lifetime(mut self, time: Duration) -> Self {
+    pub fn ttl(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self
     }
@@ -99,7 +99,9 @@ impl<M: Member> TimelineBuilder<M> {
         check_lifetime(self.lifetime)?;
         if self.keep > MAX_KEEP {
             let keep = self.keep;
-            return Err(Error::Invalid(format!("keep is {keep}: at most {MAX_KEEP} are allowed")));
+            return Err(Error::Invalid(format!(
+                "max_kept is {keep}: at most {MAX_KEEP} are allowed"
+            )));
         }
         Ok(Timelines { inner: Arc::new(self) })
     }

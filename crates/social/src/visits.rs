@@ -66,7 +66,7 @@ pub struct Visits {
 impl Visits {
     /// Sets how long a day is kept after its last visit. Default: forever.
     #[must_use]
-    pub fn lifetime(mut self, time: Duration) -> Self {
+    pub fn ttl(mut self, time: Duration) -> Self {
         self.lifetime = Some(time);
         self
     }
@@ -77,7 +77,7 @@ impl Visits {
     /// [`Error::Invalid`] if the subject is empty or too long, or the lifetime is below a
     /// millisecond or above ten years.
     pub fn of(&self, subject: &(impl KeyPart + ?Sized)) -> Result<VisitsOf> {
-        let lifetime = self.lifetime.map(|time| lifetime::millis("lifetime", time));
+        let lifetime = self.lifetime.map(|time| lifetime::millis("ttl", time));
         let lifetime_millis = lifetime.transpose()?.unwrap_or(0);
         let key = self.template.key(subject)?;
         Ok(VisitsOf { template: self.template.clone(), key, lifetime_millis })

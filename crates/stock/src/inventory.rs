@@ -104,7 +104,7 @@ impl InventoryBuilder {
     /// Sets the maximum number of rounds in which a receipt is written. Default: 10. A round brings
     /// a shard at least 3 units, or its whole share.
     #[must_use]
-    pub fn rounds(mut self, count: u64) -> Self {
+    pub fn max_rounds(mut self, count: u64) -> Self {
         self.rounds = count;
         self
     }
@@ -113,7 +113,7 @@ impl InventoryBuilder {
     /// them. Default: 7 days; minimum: 1 minute. A gathered hold counts as finished when every
     /// shard has answered. Holds may last longer.
     #[must_use]
-    pub fn references_for(mut self, time: Duration) -> Self {
+    pub fn reference_ttl(mut self, time: Duration) -> Self {
         self.kept = time;
         self
     }
@@ -121,7 +121,7 @@ impl InventoryBuilder {
     /// Sets how often this handle looks for expired holds and for parts that were left behind.
     /// Default: every second. Movements of a shard release expired holds as well.
     #[must_use]
-    pub fn sweep_every(mut self, time: Duration) -> Self {
+    pub fn sweep_interval(mut self, time: Duration) -> Self {
         self.sweep = time;
         self
     }
@@ -137,12 +137,12 @@ impl InventoryBuilder {
         }
         if !(1..=MAX_ROUNDS).contains(&self.rounds) || self.sweep.is_zero() {
             return Err(Error::Invalid(format!(
-                "rounds must be 1 to {MAX_ROUNDS}, and sweep_every must not be 0"
+                "max_rounds must be 1 to {MAX_ROUNDS}, and sweep_interval must not be 0"
             )));
         }
         if self.kept < MIN_REMEMBERED {
             return Err(Error::Invalid(format!(
-                "references_for must be {MIN_REMEMBERED:?} or more, not {:?}",
+                "reference_ttl must be {MIN_REMEMBERED:?} or more, not {:?}",
                 self.kept
             )));
         }

@@ -132,7 +132,7 @@ impl FlashSaleBuilder {
 
     /// Sets how long the sale and its references are kept after its end. Default: 1 day.
     #[must_use]
-    pub fn kept_for(mut self, time: Duration) -> Self {
+    pub fn retention(mut self, time: Duration) -> Self {
         self.kept = time;
         self
     }

@@ -159,7 +159,7 @@ mod tests {
     async fn a_hold_with_a_reference_that_was_kept_wakes_it() {
         let test_server = TestServer::start().await.expect("it starts");
         let builder =
-            Inventory::builder(test_server.handle(), "sku").shards(SHARDS).sweep_every(EVERY);
+            Inventory::builder(test_server.handle(), "sku").shards(SHARDS).sweep_interval(EVERY);
         let stock = builder.open().await.expect("answered");
         let _ = stock.receive("first", 10 * SHARDS as u64).await.expect("received");
         let reference = stock.reference("order").expect("a name");

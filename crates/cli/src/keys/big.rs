@@ -103,7 +103,7 @@ async fn scan(args: &BigArgs, plan: &Plan) -> Result<(Report, Ended), Failure> {
     let mut survey = seawall
         .survey()
         .rate(args.walk.rate)
-        .latency_limit(Duration::from_millis(args.walk.max_latency))
+        .max_latency(Duration::from_millis(args.walk.max_latency))
         .samples(args.samples)
         .top(args.top)
         .separator(plan.separator)

@@ -20,7 +20,7 @@ pub(super) async fn run(args: &HotArgs) -> Result<(), Failure> {
     let mut survey = seawall
         .hot_survey()
         .rate(args.walk.rate)
-        .latency_limit(Duration::from_millis(args.walk.max_latency))
+        .max_latency(Duration::from_millis(args.walk.max_latency))
         .top(args.top);
     if let Some(pattern) = &args.walk.pattern {
         survey = survey.matching(pattern);

@@ -112,7 +112,7 @@ struct Limits {
 impl Limits {
     fn new(seawall: &Seawall, per_ip_hourly: Option<u32>) -> Result<Self> {
         let limiter = |name: &str, policy: Policy| {
-            seawall.limiter(name, policy).when_away(WhenAway::Fail).patience(PATIENCE).build()
+            seawall.limiter(name, policy).when_away(WhenAway::Fail).redis_timeout(PATIENCE).build()
         };
         let by_address = per_ip_hourly
             .map(|count| limiter("login-code-address", Window::of(u64::from(count), HOUR).into()));

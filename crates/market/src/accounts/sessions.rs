@@ -86,10 +86,10 @@ impl Sessions {
         let sessions = context.seawall.sessions(keys::SESSIONS);
         Ok(Sessions {
             sessions: sessions
-                .idle(IDLE)
-                .longest(LONGEST)
+                .idle_ttl(IDLE)
+                .max_ttl(LONGEST)
                 .slides(SLIDES)
-                .per_user(PER_USER)
+                .max_per_user(PER_USER)
                 .build()?,
             client: context.seawall.client().clone(),
             db: Arc::clone(&context.db),

@@ -51,8 +51,8 @@ pub(super) struct Stale(u64);
 
 impl Outage {
     pub(super) fn new(clock: &Clock) -> Self {
-        let breaker = Breaker::builder("cart").failures(1).steady_probes(1);
-        let breaker = breaker.probe_every(PROBE_EVERY).open_limit(PROBE_LIMIT);
+        let breaker = Breaker::builder("cart").failure_threshold(1).max_probes(1);
+        let breaker = breaker.probe_interval(PROBE_EVERY).probe_timeout(PROBE_LIMIT);
         let breaker = breaker.clock(clock.clone()).build().expect("the settings make sense");
         Outage { breaker, clock: clock.clone(), suspicion: Mutex::default() }
     }

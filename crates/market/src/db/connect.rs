@@ -72,10 +72,10 @@ impl Drop for InUse {
 impl Connections {
     pub(super) fn new(pool: AnyPool, kind: Kind) -> Self {
         let breaker = Breaker::builder("database")
-            .failures(FAILURES)
+            .failure_threshold(FAILURES)
             .window(WINDOW)
-            .probe_every(PROBE_EVERY)
-            .steady_probes(1)
+            .probe_interval(PROBE_EVERY)
+            .max_probes(1)
             .build()
             .expect("none of the settings is zero");
         Connections { pool, kind, breaker, uses: Arc::default() }

@@ -68,8 +68,8 @@ impl Inboxes {
             async move { store::wrote(&db, author, KEEP + 1).await.map(pairs) }
         };
         Ok(Inboxes {
-            inbox: seawall.timelines("feed", inbox).keep(KEEP).lifetime(LIFETIME).build()?,
-            wrote: seawall.timelines("wrote", wrote).keep(KEEP).lifetime(LIFETIME).build()?,
+            inbox: seawall.timelines("feed", inbox).max_kept(KEEP).ttl(LIFETIME).build()?,
+            wrote: seawall.timelines("wrote", wrote).max_kept(KEEP).ttl(LIFETIME).build()?,
             pulled: seawall
                 .cache("feed-pull")
                 .ttl(PULLED_FOR)

@@ -70,7 +70,7 @@ impl Follows {
             let db = Arc::clone(&db);
             async move { store::followees(&db, user).await }
         };
-        let sets = context.seawall.follows("user").source(load).lifetime(LIFETIME).build()?;
+        let sets = context.seawall.follows("user").source(load).ttl(LIFETIME).build()?;
         Ok(Follows {
             seawall: context.seawall.clone(),
             db: Arc::clone(&context.db),

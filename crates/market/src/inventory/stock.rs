@@ -140,8 +140,8 @@ impl Stocks {
         let shards = usize::from(self.context.config.stock_shards);
         Ok(builder
             .shards(shards)
-            .references_for(REMEMBERED)
-            .sweep_every(SWEEP_EVERY)
+            .reference_ttl(REMEMBERED)
+            .sweep_interval(SWEEP_EVERY)
             .open()
             .await?)
     }

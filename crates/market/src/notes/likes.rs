@@ -50,7 +50,7 @@ impl Likes {
             let db = Arc::clone(&db);
             async move { like_store::likers(&db, note).await }
         };
-        let timelines = context.seawall.timelines("likes", load).lifetime(LIFETIME).build()?;
+        let timelines = context.seawall.timelines("likes", load).ttl(LIFETIME).build()?;
         let (seawall, db) = (context.seawall.clone(), Arc::clone(&context.db));
         let debts = context.debts.clone();
         Ok(Likes { seawall, db, timelines, debts, stale: Arc::default() })

@@ -51,7 +51,7 @@ impl Lists {
             async move { store::older(&db, user, before, count).await }
         });
         let queue = repairs.clone();
-        let index = index.keep(KEPT).hand_over(move |user, order: ListQueue| {
+        let index = index.max_kept(KEPT).hand_over(move |user, order: ListQueue| {
             let queue = queue.clone();
             async move { queue.append(&Behind { user, order: order.id }).await.map(drop) }
         });

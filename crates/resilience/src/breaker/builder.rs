@@ -24,7 +24,7 @@ const MAX_STEADY_PROBES: u32 = 1_000;
 pub struct BreakerBuilder {
     name: Arc<str>,
     clock: Clock,
-    slow_after: Option<Duration>,
+    slow_call_threshold: Option<Duration>,
     rules: Rules,
 }
 
@@ -33,19 +33,19 @@ impl BreakerBuilder {
         BreakerBuilder {
             name,
             clock: Clock::system(),
-            slow_after: None,
+            slow_call_threshold: None,
             rules: Rules {
                 failures: 3,
                 window: Duration::from_secs(30),
-                probe_every: Duration::from_secs(1),
-                open_limit: Duration::from_secs(60),
-                steady_probes: 4,
+                probe_interval: Duration::from_secs(1),
+                probe_timeout: Duration::from_secs(60),
+                max_probes: 4,
             },
         }
     }
 
     /// Sets the number of failures within the window that open the breaker. Default: 3.
-    pub fn failures(mut self, failures: usize) -> Self {
+    pub fn failure_threshold(mut self, failures: usize) -> Self {
         self.rules.failures = failures;
         self
     }
@@ -57,8 +57,8 @@ impl BreakerBuilder {
     }
 
     /// Sets the pause before a probe, after opening and between two probes. Default: 1 second.
-    pub fn probe_every(mut self, pause: Duration) -> Self {
-        self.rules.probe_every = pause;
+    pub fn probe_interval(mut self, pause: Duration) -> Self {
+        self.rules.probe_interval = pause;
         self
     }
 
@@ -66,8 +66,8 @@ impl BreakerBuilder {
     /// seconds.
     ///
     /// A probe that has not reported by then has failed, and the next one may start.
-    pub fn open_limit(mut self, limit: Duration) -> Self {
-        self.rules.open_limit = limit;
+    pub fn probe_timeout(mut self, limit: Duration) -> Self {
+        self.rules.probe_timeout = limit;
         self
     }
 
@@ -75,14 +75,14 @@ impl BreakerBuilder {
     ///
     /// One is enough after a plain outage; each time the breaker opens again within a window of
     /// closing, twice as many are required. 1 disables this hysteresis.
-    pub fn steady_probes(mut self, most: u32) -> Self {
-        self.rules.steady_probes = most;
+    pub fn max_probes(mut self, most: u32) -> Self {
+        self.rules.max_probes = most;
         self
     }
 
     /// Sets the duration from which a call counts as a failure even if it succeeds. Default: none.
-    pub fn slow_after(mut self, limit: Duration) -> Self {
-        self.slow_after = Some(limit);
+    pub fn slow_call_threshold(mut self, limit: Duration) -> Self {
+        self.slow_call_threshold = Some(limit);
         self
     }
 
@@ -106,25 +106,29 @@ impl BreakerBuilder {
             return Err(InvalidSettings::new("a breaker's name is empty: it labels its metrics"));
         }
         if !(1..=MAX_FAILURES).contains(&rules.failures) {
-            return wrong(format!("failures is {}, not 1 to {MAX_FAILURES}", rules.failures));
+            return wrong(format!(
+                "failure_threshold is {}, not 1 to {MAX_FAILURES}",
+                rules.failures
+            ));
         }
-        if !(1..=MAX_STEADY_PROBES).contains(&rules.steady_probes) {
-            let asked = rules.steady_probes;
-            return wrong(format!("steady_probes is {asked}, not 1 to {MAX_STEADY_PROBES}"));
+        if !(1..=MAX_STEADY_PROBES).contains(&rules.max_probes) {
+            let asked = rules.max_probes;
+            return wrong(format!("max_probes is {asked}, not 1 to {MAX_STEADY_PROBES}"));
         }
-        for (setting, value) in [("window", rules.window), ("probe_every", rules.probe_every)] {
+        for (setting, value) in [("window", rules.window), ("probe_interval", rules.probe_interval)]
+        {
             if value.is_zero() {
                 return wrong(format!("{setting} is zero"));
             }
         }
-        if rules.open_limit < rules.probe_every {
+        if rules.probe_timeout < rules.probe_interval {
             return wrong(format!(
-                "open_limit ({:?}) is shorter than probe_every ({:?})",
-                rules.open_limit, rules.probe_every
+                "probe_timeout ({:?}) is shorter than probe_interval ({:?})",
+                rules.probe_timeout, rules.probe_interval
             ));
         }
-        if self.slow_after.is_some_and(|limit| limit.is_zero()) {
-            return wrong("slow_after is zero: every call would be slow".into());
+        if self.slow_call_threshold.is_some_and(|limit| limit.is_zero()) {
+            return wrong("slow_call_threshold is zero: every call would be slow".into());
         }
         Ok(self.assemble())
     }
@@ -139,7 +143,7 @@ impl BreakerBuilder {
                 name: self.name,
                 origin,
                 clock: self.clock,
-                slow_after: self.slow_after,
+                slow_call_threshold: self.slow_call_threshold,
                 phase: AtomicU64::new(0),
                 machine: Mutex::new(Machine::new(self.rules)),
                 changes: watch::Sender::new(BreakerState::Closed),

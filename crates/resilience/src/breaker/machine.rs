@@ -4,15 +4,15 @@
 //! the whole behaviour can be written as a table and checked against a model.
 //!
 //! ```text
-//!            `failures` within `window`
-//!   CLOSED ─────────────────────────────▶ OPEN ── probe_every passed ──▶ PROBING
+//!            `failure_threshold` within `window`
+//!   CLOSED ─────────────────────────────▶ OPEN ── probe_interval passed ──▶ PROBING
 //!     ▲                                    ▲  ◀── failed, or given up ──────┤
 //!     │                                    └───── won, but not yet steady ──┤
 //!     └──────────────────── won `needed` probes in a row ──────────────────┘
 //! ```
 //!
 //! Invariants: at most one probe is in flight at a time (one that was given up no longer counts,
-//! whatever it reports); two probes start at least `probe_every` apart; the outcome of a call
+//! whatever it reports); two probes start at least `probe_interval` apart; the outcome of a call
 //! counts only in the epoch in which the call began, so calls that hung through an outage cannot
 //! reopen a breaker that has just closed.
 //!
@@ -28,9 +28,9 @@ use super::Outcome;
 pub(super) struct Rules {
     pub(super) failures: usize,
     pub(super) window: Duration,
-    pub(super) probe_every: Duration,
-    pub(super) open_limit: Duration,
-    pub(super) steady_probes: u32,
+    pub(super) probe_interval: Duration,
+    pub(super) probe_timeout: Duration,
+    pub(super) max_probes: u32,
 }
 
 /// How a call was admitted. Passed back with its outcome.
@@ -118,7 +118,7 @@ impl Machine {
         // While a probe is in flight, its outcome may arrive at any moment: the caller should check
         // again soon, whatever the probe's limit is.
         let (due, at_most) = match probe {
-            Some(probe) => (probe.given_up_at, self.rules.probe_every),
+            Some(probe) => (probe.given_up_at, self.rules.probe_interval),
             None => (*next_probe, Duration::MAX),
         };
         (now < due).then(|| due.saturating_sub(now).min(at_most))
@@ -137,10 +137,10 @@ impl Machine {
             *won = 0;
         }
         self.probes += 1;
-        *next_probe = now.saturating_add(self.rules.probe_every);
+        *next_probe = now.saturating_add(self.rules.probe_interval);
         *probe = Some(Probe {
             number: self.probes,
-            given_up_at: now.saturating_add(self.rules.open_limit),
+            given_up_at: now.saturating_add(self.rules.probe_timeout),
         });
         Admission::Through(Pass::Probe(self.probes))
     }
@@ -178,10 +178,10 @@ impl Machine {
         let needed = 1_u32.checked_shl(self.flaps).unwrap_or(u32::MAX);
         self.epoch += 1;
         self.phase = Phase::Open {
-            next_probe: now.saturating_add(self.rules.probe_every),
+            next_probe: now.saturating_add(self.rules.probe_interval),
             probe: None,
             won: 0,
-            needed: needed.min(self.rules.steady_probes),
+            needed: needed.min(self.rules.max_probes),
         };
     }
 
@@ -203,7 +203,7 @@ impl Machine {
                 } else if *won % 2 == 1 {
                     // After an odd number of successes the pause is half as long again: probes in
                     // step with a backend that flaps would only ever see it up.
-                    *next_probe = next_probe.saturating_add(self.rules.probe_every / 2);
+                    *next_probe = next_probe.saturating_add(self.rules.probe_interval / 2);
                 }
             }
         }

@@ -3,11 +3,11 @@
 //!
 //! Three failures in 30 s open it. While it is open, one call per second goes through as a probe
 //! and all others are refused at once; a probe that succeeds closes it. If it opens again soon
-//! after it closed, twice as many probes in a row must succeed (up to `steady_probes`): a backend
+//! after it closed, twice as many probes in a row must succeed (up to `max_probes`): a backend
 //! that flaps is kept off instead of followed.
 //!
 //! The closed path, which every call takes, is one atomic load and reads no clock (unless
-//! `slow_after` is set); failures and the open state take one short mutex. The rules themselves are
+//! `slow_call_threshold` is set); failures and the open state take one short mutex. The rules themselves are
 //! in `machine.rs` and use no clock.
 //!
 //! Invariants: see `machine.rs`. The caller decides what counts as a failure ([`Outcome`]): the
@@ -84,7 +84,7 @@ pub struct Open {
 /// use seawall_resilience::{Breaker, BreakerState, Outcome};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let breaker = Breaker::builder("stock database").failures(2).build()?;
+/// let breaker = Breaker::builder("stock database").failure_threshold(2).build()?;
 /// for _ in 0..2 {
 ///     let permit = breaker.enter()?;
 ///     // … the call, which could not connect …
@@ -105,7 +105,7 @@ struct Shared {
     name: Arc<str>,
     clock: Clock,
     origin: Moment,
-    slow_after: Option<Duration>,
+    slow_call_threshold: Option<Duration>,
     /// `epoch << 1 | open`, a copy of the machine's state, so that the closed path takes no lock.
     phase: AtomicU64,
     machine: Mutex<Machine>,
@@ -128,7 +128,7 @@ impl Breaker {
     /// Requests permission for a call.
     ///
     /// Pass the outcome to the permit. A permit dropped without an outcome (a cancelled future)
-    /// counts nothing; if it was the probe, the next one may start `probe_every` after it.
+    /// counts nothing; if it was the probe, the next one may start `probe_interval` after it.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Breaker {
                 Admission::Refused { retry_after } => return Err(self.refused(retry_after)),
             }
         };
-        let entered = self.shared.slow_after.map(|_| self.shared.clock.now());
+        let entered = self.shared.slow_call_threshold.map(|_| self.shared.clock.now());
         Ok(Permit { shared: Arc::clone(&self.shared), pass, entered, open: true })
     }
 
@@ -263,7 +263,7 @@ pub struct Permit {
 impl Permit {
     /// Records the outcome of the call.
     ///
-    /// [`Outcome::Ok`] becomes [`Outcome::Slow`] if the breaker has a `slow_after` and the call
+    /// [`Outcome::Ok`] becomes [`Outcome::Slow`] if the breaker has a `slow_call_threshold` and the call
     /// took that long.
     pub fn record(mut self, outcome: Outcome) {
         let outcome = match outcome {
@@ -280,7 +280,7 @@ impl Permit {
     }
 
     fn was_slow(&self) -> bool {
-        match (self.entered, self.shared.slow_after) {
+        match (self.entered, self.shared.slow_call_threshold) {
             (Some(entered), Some(limit)) => self.shared.clock.now().since(entered) >= limit,
             _ => false,
         }

@@ -15,9 +15,9 @@ fn rules() -> Rules {
     Rules {
         failures: 3,
         window: SECOND * 30,
-        probe_every: SECOND,
-        open_limit: SECOND * 60,
-        steady_probes: 4,
+        probe_interval: SECOND,
+        probe_timeout: SECOND * 60,
+        max_probes: 4,
     }
 }
 
@@ -179,10 +179,10 @@ proptest! {
         events in prop::collection::vec(event(), 1..300),
         failures in 1..5_usize,
         window in 1..20_u32,
-        open_limit in 1..20_u32,
+        probe_timeout in 1..20_u32,
     ) {
-        let (window, open_limit) = (SECOND * window, SECOND * open_limit);
-        let rules = Rules { failures, window, open_limit, ..rules() };
+        let (window, probe_timeout) = (SECOND * window, SECOND * probe_timeout);
+        let rules = Rules { failures, window, probe_timeout, ..rules() };
         let mut machine = Machine::new(rules.clone());
         let mut now = Duration::ZERO;
         // Calls in flight, with the number of openings and closings they have seen.
@@ -204,7 +204,7 @@ proptest! {
                     Admission::Through(pass @ Pass::Probe(_)) => {
                         prop_assert!(open);
                         if let Some(last) = last_probe {
-                            prop_assert!(now - last >= rules.probe_every);
+                            prop_assert!(now - last >= rules.probe_interval);
                         }
                         // A probe that is still in flight must have been given up.
                         let others = out.iter().filter(|(pass, seen)| {
@@ -212,7 +212,7 @@ proptest! {
                         });
                         if others.count() > 0 {
                             let started = last_probe.expect("one is out");
-                            prop_assert!(now - started >= rules.open_limit, "two probes at a time");
+                            prop_assert!(now - started >= rules.probe_timeout, "two probes at a time");
                             out.retain(|(pass, _)| !matches!(pass, Pass::Probe(_)));
                             won = 0;
                         }
@@ -221,7 +221,7 @@ proptest! {
                     }
                     Admission::Refused { retry_after } => {
                         prop_assert!(open, "a closed breaker refused");
-                        prop_assert!(!retry_after.is_zero() && retry_after <= rules.probe_every * 3 / 2);
+                        prop_assert!(!retry_after.is_zero() && retry_after <= rules.probe_interval * 3 / 2);
                     }
                 },
                 Event::End(nth, outcome) => {

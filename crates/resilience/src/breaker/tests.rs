@@ -82,8 +82,12 @@ fn a_dropped_permit_counts_nothing_and_releases_the_probe() {
 #[test]
 fn a_slow_success_counts_as_a_failure_when_asked_for() {
     let (clock, time) = Clock::manual();
-    let breaker =
-        Breaker::builder("slow").slow_after(SECOND).failures(1).clock(clock).build().unwrap();
+    let breaker = Breaker::builder("slow")
+        .slow_call_threshold(SECOND)
+        .failure_threshold(1)
+        .clock(clock)
+        .build()
+        .unwrap();
     for (takes, wanted) in [(999, BreakerState::Closed), (1000, BreakerState::Open)] {
         let permit = breaker.enter().unwrap();
         time.advance(Duration::from_millis(takes));
@@ -272,17 +276,23 @@ fn state_openings_and_refusals_are_metered() {
 #[test]
 fn contradictory_settings_are_named() {
     let cases = [
-        (Breaker::builder("b").failures(0), "breaker `b`: failures is 0, not 1 to 10000"),
-        (Breaker::builder("b").steady_probes(0), "breaker `b`: steady_probes is 0, not 1 to 1000"),
-        (Breaker::builder("b").window(Duration::ZERO), "breaker `b`: window is zero"),
-        (Breaker::builder("b").probe_every(Duration::ZERO), "breaker `b`: probe_every is zero"),
         (
-            Breaker::builder("b").open_limit(SECOND).probe_every(SECOND * 2),
-            "breaker `b`: open_limit (1s) is shorter than probe_every (2s)",
+            Breaker::builder("b").failure_threshold(0),
+            "breaker `b`: failure_threshold is 0, not 1 to 10000",
+        ),
+        (Breaker::builder("b").max_probes(0), "breaker `b`: max_probes is 0, not 1 to 1000"),
+        (Breaker::builder("b").window(Duration::ZERO), "breaker `b`: window is zero"),
+        (
+            Breaker::builder("b").probe_interval(Duration::ZERO),
+            "breaker `b`: probe_interval is zero",
         ),
         (
-            Breaker::builder("b").slow_after(Duration::ZERO),
-            "breaker `b`: slow_after is zero: every call would be slow",
+            Breaker::builder("b").probe_timeout(SECOND).probe_interval(SECOND * 2),
+            "breaker `b`: probe_timeout (1s) is shorter than probe_interval (2s)",
+        ),
+        (
+            Breaker::builder("b").slow_call_threshold(Duration::ZERO),
+            "breaker `b`: slow_call_threshold is zero: every call would be slow",
         ),
         (Breaker::builder(""), "a breaker's name is empty: it labels its metrics"),
     ];

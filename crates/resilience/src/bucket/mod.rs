@@ -294,7 +294,7 @@ impl TokenBucketBuilder {
 
     /// Sets the number of tasks that may wait in [`TokenBucket::take`]. Default: 1024; 0 disables
     /// waiting.
-    pub fn queue(mut self, length: usize) -> Self {
+    pub fn max_queue(mut self, length: usize) -> Self {
         self.queue = length;
         self
     }
@@ -317,7 +317,7 @@ impl TokenBucketBuilder {
             ));
         }
         if self.queue > MAX_QUEUE {
-            let what = format!("queue is {}, more than {MAX_QUEUE}", self.queue);
+            let what = format!("max_queue is {}, more than {MAX_QUEUE}", self.queue);
             return Err(invalid(&self.name, &what));
         }
         let burst = self.burst.unwrap_or_else(|| self.rate.default_burst());

@@ -156,7 +156,7 @@ async fn a_deadline_passes_in_the_queue_too() {
 #[tokio::test]
 async fn the_queue_is_bounded() {
     let (clock, _time) = Clock::manual();
-    let bucket = TokenBucket::builder("test", Rate::per_second(1)).queue(2).clock(clock);
+    let bucket = TokenBucket::builder("test", Rate::per_second(1)).max_queue(2).clock(clock);
     let bucket = bucket.build().unwrap();
     bucket.try_take(1).unwrap();
     let mut waiters: Vec<_> = (0..2).map(|_| Box::pin(bucket.take(1, FAR))).collect();
@@ -215,8 +215,8 @@ fn wrong_settings_are_named() {
             "burst 18446744073709551615 at 1 tokens in 1s takes over 315360000s to fill",
         ),
         (
-            TokenBucket::builder("t", second).queue(usize::MAX),
-            "queue is 18446744073709551615, more than 1048576",
+            TokenBucket::builder("t", second).max_queue(usize::MAX),
+            "max_queue is 18446744073709551615, more than 1048576",
         ),
     ];
     for (builder, sentence) in cases {

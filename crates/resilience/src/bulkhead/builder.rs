@@ -42,7 +42,7 @@ impl BulkheadBuilder {
     }
 
     /// Sets the number of calls that may wait for a slot. Default: the number of slots.
-    pub fn queue(mut self, length: usize) -> Self {
+    pub fn max_queue(mut self, length: usize) -> Self {
         self.queue = Some(length);
         self
     }
@@ -61,7 +61,7 @@ impl BulkheadBuilder {
     }
 
     /// Sets the lowest limit with a `target_latency`. Default: 1.
-    pub fn floor(mut self, floor: usize) -> Self {
+    pub fn min_limit(mut self, floor: usize) -> Self {
         self.floor = Some(floor);
         self
     }
@@ -89,23 +89,25 @@ impl BulkheadBuilder {
         }
         match (queue, max_wait) {
             (Some(0), Some(wait)) if !wait.is_zero() => {
-                return wrong(format!("max_wait is {wait:?}, but queue is 0: nobody can wait"));
+                return wrong(format!("max_wait is {wait:?}, but max_queue is 0: nobody can wait"));
             }
             (Some(1..), Some(Duration::ZERO)) => {
-                return wrong("queue has places, but max_wait is zero: nobody can wait".into());
+                return wrong("max_queue has places, but max_wait is zero: nobody can wait".into());
             }
             (Some(length), _) if length > MAX_SIZE => {
-                return wrong(format!("queue is {length}, more than {MAX_SIZE}"));
+                return wrong(format!("max_queue is {length}, more than {MAX_SIZE}"));
             }
             _ => {}
         }
         let adaptive = match (target_latency, floor) {
             (None, Some(_)) => {
-                return wrong("floor is set, but target_latency is not: the limit is fixed".into());
+                return wrong(
+                    "min_limit is set, but target_latency is not: the limit is fixed".into(),
+                );
             }
             (Some(Duration::ZERO), _) => return wrong("target_latency is zero".into()),
             (Some(_), Some(floor)) if floor == 0 || floor > limit => {
-                return wrong(format!("floor is {floor}, not 1 to the limit ({limit})"));
+                return wrong(format!("min_limit is {floor}, not 1 to the limit ({limit})"));
             }
             (Some(target), floor) => {
                 let aimd = Aimd::new(floor.unwrap_or(1), limit, target);

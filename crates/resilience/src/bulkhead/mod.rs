@@ -7,7 +7,7 @@
 //! load. Lowering the limit cannot interrupt running calls; slots are withheld as they are given
 //! back.
 //!
-//! Invariants: never more than `limit` slots are in use; never more than `queue` calls wait, none
+//! Invariants: never more than `limit` slots are in use; never more than `max_queue` calls wait, none
 //! longer than `max_wait`; a slot or a place in the queue is given back wherever it is dropped.
 
 mod aimd;
@@ -52,7 +52,7 @@ pub enum Full {
 /// use seawall_resilience::{Bulkhead, Full};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let bulkhead = Bulkhead::builder("stock database", 1).queue(0).build()?;
+/// let bulkhead = Bulkhead::builder("stock database", 1).max_queue(0).build()?;
 /// let slot = bulkhead.try_enter()?;
 /// assert_eq!(bulkhead.try_enter().unwrap_err(), Full::Queue);
 /// drop(slot);

@@ -15,7 +15,7 @@ const MS: Duration = Duration::from_millis(1);
 
 fn bulkhead(limit: usize, queue: usize) -> (Bulkhead, ManualTime) {
     let (clock, time) = Clock::manual();
-    (Bulkhead::builder("test", limit).queue(queue).clock(clock).build().unwrap(), time)
+    (Bulkhead::builder("test", limit).max_queue(queue).clock(clock).build().unwrap(), time)
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn cancelling_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_tasks_never_exceed_the_limit() {
-    let bulkhead = Bulkhead::builder("test", 5).queue(1000).build().unwrap();
+    let bulkhead = Bulkhead::builder("test", 5).max_queue(1000).build().unwrap();
     let running = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..500)
@@ -97,7 +97,7 @@ async fn many_tasks_never_exceed_the_limit() {
 #[tokio::test]
 async fn a_slow_backend_gets_fewer_calls_and_a_quick_one_more() {
     let (clock, time) = Clock::manual();
-    let bulkhead = Bulkhead::builder("test", 20).target_latency(MS * 50).floor(2).clock(clock);
+    let bulkhead = Bulkhead::builder("test", 20).target_latency(MS * 50).min_limit(2).clock(clock);
     let bulkhead = bulkhead.build().unwrap();
     let full = || {
         let mut slots = Vec::new();
@@ -129,15 +129,15 @@ fn contradictory_settings_are_named() {
     let new = || Bulkhead::builder("b", 4);
     let cases = [
         (Bulkhead::builder("b", 0), "limit is 0, not 1 to 1048576"),
-        (new().queue(0).max_wait(MS), "max_wait is 1ms, but queue is 0: nobody can wait"),
+        (new().max_queue(0).max_wait(MS), "max_wait is 1ms, but max_queue is 0: nobody can wait"),
         (
-            new().queue(2).max_wait(Duration::ZERO),
-            "queue has places, but max_wait is zero: nobody can wait",
+            new().max_queue(2).max_wait(Duration::ZERO),
+            "max_queue has places, but max_wait is zero: nobody can wait",
         ),
-        (new().queue(usize::MAX), "queue is 18446744073709551615, more than 1048576"),
-        (new().floor(2), "floor is set, but target_latency is not: the limit is fixed"),
+        (new().max_queue(usize::MAX), "max_queue is 18446744073709551615, more than 1048576"),
+        (new().min_limit(2), "min_limit is set, but target_latency is not: the limit is fixed"),
         (new().target_latency(Duration::ZERO), "target_latency is zero"),
-        (new().target_latency(MS).floor(5), "floor is 5, not 1 to the limit (4)"),
+        (new().target_latency(MS).min_limit(5), "min_limit is 5, not 1 to the limit (4)"),
     ];
     for (builder, sentence) in cases {
         assert_eq!(builder.build().unwrap_err().to_string(), format!("bulkhead `b`: {sentence}"));

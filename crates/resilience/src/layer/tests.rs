@@ -64,7 +64,7 @@ async fn ask<S: Service<Request<String>>>(service: &mut S) -> S::Future {
 fn pipeline() -> (ResiliencePipeline, Breaker, Bulkhead, ManualTime) {
     let (clock, time) = Clock::manual();
     let breaker = Breaker::builder("test").clock(clock.clone()).build().unwrap();
-    let bulkhead = Bulkhead::builder("test", 1).queue(0).clock(clock.clone()).build().unwrap();
+    let bulkhead = Bulkhead::builder("test", 1).max_queue(0).clock(clock.clone()).build().unwrap();
     let pipeline = ResiliencePipeline::builder("test")
         .breaker(breaker.clone())
         .bulkhead(bulkhead.clone())

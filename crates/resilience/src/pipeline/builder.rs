@@ -19,7 +19,7 @@ pub struct ResiliencePipelineBuilder {
     breaker: Option<Breaker>,
     bucket: Option<TokenBucket>,
     bulkhead: Option<Bulkhead>,
-    token_wait: Option<Duration>,
+    token_timeout: Option<Duration>,
     fair_time: Option<Duration>,
 }
 
@@ -31,7 +31,7 @@ impl ResiliencePipelineBuilder {
             breaker: None,
             bucket: None,
             bulkhead: None,
-            token_wait: None,
+            token_timeout: None,
             fair_time: None,
         }
     }
@@ -57,8 +57,8 @@ impl ResiliencePipelineBuilder {
     /// Sets how long a call may wait for a token of the bucket. Default: 100 ms.
     ///
     /// The call holds its slot of the bulkhead in the meantime.
-    pub fn token_wait(mut self, time: Duration) -> Self {
-        self.token_wait = Some(time);
+    pub fn token_timeout(mut self, time: Duration) -> Self {
+        self.token_timeout = Some(time);
         self
     }
 
@@ -88,8 +88,8 @@ impl ResiliencePipelineBuilder {
             return Err(InvalidSettings::new("a pipeline's name is empty: it labels its metrics"));
         }
         let wrong = |what: &str| Err(InvalidSettings::new(format!("pipeline `{name}`: {what}")));
-        if self.token_wait.is_some() && self.bucket.is_none() {
-            return wrong("token_wait is set, but there is no bucket");
+        if self.token_timeout.is_some() && self.bucket.is_none() {
+            return wrong("token_timeout is set, but there is no bucket");
         }
         if self.fair_time.is_some() && self.breaker.is_none() {
             return wrong("fair_time is set, but there is no breaker");
@@ -101,7 +101,7 @@ impl ResiliencePipelineBuilder {
                 breaker: self.breaker,
                 bucket: self.bucket,
                 bulkhead: self.bulkhead,
-                token_wait: self.token_wait.unwrap_or(DEFAULT_TOKEN_WAIT),
+                token_timeout: self.token_timeout.unwrap_or(DEFAULT_TOKEN_WAIT),
                 fair_time: self.fair_time.unwrap_or(DEFAULT_FAIR_TIME),
             }),
         })

@@ -124,7 +124,7 @@ struct Parts {
     breaker: Option<Breaker>,
     bucket: Option<TokenBucket>,
     bulkhead: Option<Bulkhead>,
-    token_wait: Duration,
+    token_timeout: Duration,
     fair_time: Duration,
 }
 
@@ -248,7 +248,7 @@ impl ResiliencePipeline {
     }
 
     async fn pass_limits(&self, deadline: Moment) -> Result<Admitted, Shed> {
-        let Parts { clock, breaker, bucket, bulkhead, token_wait, .. } = &*self.parts;
+        let Parts { clock, breaker, bucket, bulkhead, token_timeout, .. } = &*self.parts;
         if clock.now() >= deadline {
             return Err(shed(ShedReason::Deadline, Duration::ZERO));
         }
@@ -267,7 +267,7 @@ impl ResiliencePipeline {
         };
         if let Some(bucket) = bucket {
             slot.iter_mut().for_each(Slot::pause);
-            let until = deadline.min(clock.now() + *token_wait);
+            let until = deadline.min(clock.now() + *token_timeout);
             bucket.take(1, until).await.map_err(|refusal| {
                 let retry_after = match refusal {
                     Refusal::RetryAfter(time) => time,

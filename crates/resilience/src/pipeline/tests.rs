@@ -27,7 +27,7 @@ fn bench() -> Bench {
     let breaker = Breaker::builder("test").clock(clock.clone()).build().unwrap();
     let bucket = TokenBucket::builder("test", Rate::per_second(10)).burst(10).clock(clock.clone());
     let bucket = bucket.build().unwrap();
-    let bulkhead = Bulkhead::builder("test", 2).queue(2).clock(clock.clone()).build().unwrap();
+    let bulkhead = Bulkhead::builder("test", 2).max_queue(2).clock(clock.clone()).build().unwrap();
     let pipeline = ResiliencePipeline::builder("test")
         .breaker(breaker.clone())
         .bucket(bucket.clone())
@@ -291,8 +291,8 @@ async fn every_part_is_optional() {
 fn settings_without_their_part_are_named() {
     let cases = [
         (
-            ResiliencePipeline::builder("g").token_wait(MS),
-            "token_wait is set, but there is no bucket",
+            ResiliencePipeline::builder("g").token_timeout(MS),
+            "token_timeout is set, but there is no bucket",
         ),
         (
             ResiliencePipeline::builder("g").fair_time(MS),

@@ -102,14 +102,14 @@ impl IdsBuilder {
     ///
     /// Segments then grow and shrink so that one lasts about a second.
     #[must_use]
-    pub fn smallest_segment(mut self, ids: u64) -> Self {
+    pub fn min_segment(mut self, ids: u64) -> Self {
         self.smallest = ids;
         self
     }
 
     /// Sets the largest segment. Default: 65,536.
     #[must_use]
-    pub fn largest_segment(mut self, ids: u64) -> Self {
+    pub fn max_segment(mut self, ids: u64) -> Self {
         self.largest = ids;
         self
     }
@@ -119,7 +119,7 @@ impl IdsBuilder {
     ///
     /// An older segment is put aside and used only while Redis is unavailable.
     #[must_use]
-    pub fn freshness(mut self, limit: Duration) -> Self {
+    pub fn max_age(mut self, limit: Duration) -> Self {
         self.freshness = limit;
         self
     }
@@ -132,13 +132,13 @@ impl IdsBuilder {
         let (smallest, largest) = (self.smallest, self.largest);
         if smallest == 0 || smallest > largest || largest > MAX_SEGMENT {
             return Err(Error::Invalid(format!(
-                "segments from {smallest} to {largest}: smallest_segment must be at least 1 and at \
-                 most largest_segment, and that at most {MAX_SEGMENT}"
+                "segments from {smallest} to {largest}: min_segment must be at least 1 and at \
+                 most max_segment, and that at most {MAX_SEGMENT}"
             )));
         }
         if self.freshness < Duration::from_secs(1) {
             return Err(Error::Invalid(format!(
-                "a freshness of {:?} is finer than the time in an id, which is in seconds",
+                "a max_age of {:?} is finer than the time in an id, which is in seconds",
                 self.freshness
             )));
         }

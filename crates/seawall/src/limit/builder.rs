@@ -92,7 +92,7 @@ impl LimiterBuilder {
     /// If Redis answers other checks and only this process is slow, a check waits for its answer up
     /// to the response timeout of the handle.
     #[must_use]
-    pub fn patience(mut self, limit: Duration) -> Self {
+    pub fn redis_timeout(mut self, limit: Duration) -> Self {
         self.patience = limit;
         self
     }
@@ -124,7 +124,7 @@ impl LimiterBuilder {
         let whole = self.policy.algorithm(1)?;
         let share = self.policy.algorithm(self.instances)?;
         if self.patience.is_zero() {
-            return Err(Error::Invalid("patience is zero: Redis could never answer".into()));
+            return Err(Error::Invalid("redis_timeout is zero: Redis could never answer".into()));
         }
         if self.subjects == 0 {
             return Err(Error::Invalid("subjects is 0: all of them would share one meter".into()));

@@ -42,21 +42,21 @@ pub struct SessionsBuilder<M> {
 impl<M: Member> SessionsBuilder<M> {
     /// Sets how long a session lives without being read. Default: 30 minutes.
     #[must_use]
-    pub fn idle(mut self, time: Duration) -> Self {
+    pub fn idle_ttl(mut self, time: Duration) -> Self {
         self.idle = time;
         self
     }
 
     /// Sets the longest lifetime of a session. Default: 7 days.
     #[must_use]
-    pub fn longest(mut self, time: Duration) -> Self {
+    pub fn max_ttl(mut self, time: Duration) -> Self {
         self.longest = time;
         self
     }
 
     /// Sets how often a session is extended at most in one idle time. Default: 8.
     ///
-    /// A read extends the session only if the last extension is at least `idle / slides` ago.
+    /// A read extends the session only if the last extension is at least `idle_ttl / slides` ago.
     #[must_use]
     pub fn slides(mut self, count: u32) -> Self {
         self.slides = count;
@@ -65,7 +65,7 @@ impl<M: Member> SessionsBuilder<M> {
 
     /// Sets the number of sessions per user; opening one more ends the oldest. Default: 100.
     #[must_use]
-    pub fn per_user(mut self, most: usize) -> Self {
+    pub fn max_per_user(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
@@ -77,13 +77,13 @@ impl<M: Member> SessionsBuilder<M> {
     pub fn build(self) -> Result<Sessions<M>> {
         if self.idle < Duration::from_millis(10) || self.longest < self.idle {
             return Err(Error::Invalid(format!(
-                "sessions: idle is {:?} and longest {:?}: at least 10 ms, and not less than idle",
+                "sessions: idle_ttl is {:?} and max_ttl {:?}: at least 10 ms, and not less than idle_ttl",
                 self.idle, self.longest
             )));
         }
         if self.longest > LONGEST {
             return Err(Error::Invalid(format!(
-                "sessions: longest is {:?}, the most is ten years",
+                "sessions: max_ttl is {:?}, the most is ten years",
                 self.longest
             )));
         }

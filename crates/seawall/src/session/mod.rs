@@ -1,7 +1,7 @@
 //! Sessions: a random token, a hash of fields in Redis with sliding expiry, and an index per user.
 //!
 //! ```text
-//! session:{NAME:DIGEST}      hash   ~user, ~until, ~slide and the fields; lives `idle` after its last use
+//! session:{NAME:DIGEST}      hash   ~user, ~until, ~slide and the fields; lives `idle_ttl` after its last use
 //! session-of:{NAME:USER}     zset   digest → when the session ends at the latest
 //! session-bar:{NAME:DIGEST}  text   while it must not be restored; has a lifetime
 //! ```
@@ -12,7 +12,7 @@
 //!   [`Token::reveal`].
 //! - **Reading extends.** Most reads are one plain command and write nothing. Once in a fraction of
 //!   the idle lifetime (an eighth by default) a script reads and extends the session, never beyond
-//!   `longest`.
+//!   `max_ttl`.
 //! - **The index comes first.** A session is entered in its user's index as being opened, then
 //!   created, then entered as open. A process that ends sessions deletes them first and removes
 //!   them from the index afterwards, each only if its entry is unchanged since it was read: a

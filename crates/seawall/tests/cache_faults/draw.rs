@@ -231,7 +231,7 @@ impl Draw {
             Guarded::Widely => (10_000, 1_000_000),
             Guarded::Tightly => (2, 200),
         };
-        let bulkhead = Bulkhead::builder("loads", limit).queue(limit).build().expect("agree");
+        let bulkhead = Bulkhead::builder("loads", limit).max_queue(limit).build().expect("agree");
         let bucket = TokenBucket::builder("loads", Rate::per_second(rate)).burst(rate);
         let mut pipeline = ResiliencePipeline::builder("loads").bulkhead(bulkhead);
         pipeline = pipeline.bucket(bucket.build().expect("agree"));

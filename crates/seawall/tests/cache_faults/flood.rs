@@ -291,7 +291,7 @@ async fn batches_cause_one_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_of_one_key_do_not_fill_a_bulkhead() {
     let build = |builder: Build| {
-        let bulkhead = Bulkhead::builder("source", 4).queue(16).build().expect("agree");
+        let bulkhead = Bulkhead::builder("source", 4).max_queue(16).build().expect("agree");
         builder.pipeline(
             ResiliencePipeline::builder("source").bulkhead(bulkhead).build().expect("agree"),
         )

@@ -228,7 +228,7 @@ async fn times_of_locks() {
     draw("latch", &panics, |time| {
         let seawall = seawall.clone();
         async move {
-            let latch = seawall.latch(("latch", format!("{time:?}")), 1).lifetime(time);
+            let latch = seawall.latch(("latch", format!("{time:?}")), 1).ttl(time);
             latch.arrive("a").await?;
             // It lives, and it ends.
             let _ = latch.state().await?;
@@ -309,11 +309,11 @@ async fn times_of_queues_and_streams() {
 async fn times_of_stock_sessions_ids_and_limits() {
     let panics = Panics::watch();
     let seawall = embedded().await;
-    draw("kept_for", &panics, |time| {
+    draw("retention", &panics, |time| {
         let seawall = seawall.clone();
         async move {
             let id = format!("{time:?}");
-            let sale = seawall.flash_sale(&*id).kept_for(time).build()?;
+            let sale = seawall.flash_sale(&*id).retention(time).build()?;
             let window = SaleWindow::from_now(Duration::ZERO, MINUTE)?;
             let _ = sale.open("o", window, 1).await?;
             let reserved = sale.reserve(&1, &"a", &OrderFields::new()).await?;
@@ -325,13 +325,13 @@ async fn times_of_stock_sessions_ids_and_limits() {
     })
     .await;
     for drawn in 0..3 {
-        draw(["references_for", "sweep_every", "hold"][drawn], &panics, |time| {
+        draw(["reference_ttl", "sweep_interval", "hold"][drawn], &panics, |time| {
             let seawall = seawall.clone();
             async move {
                 let mut builder = seawall.inventory(&format!("{drawn}-{time:?}")).shards(2);
                 match drawn {
-                    0 => builder = builder.references_for(time),
-                    1 => builder = builder.sweep_every(time),
+                    0 => builder = builder.reference_ttl(time),
+                    1 => builder = builder.sweep_interval(time),
                     _ => {}
                 }
                 let stock = builder.open().await?;
@@ -352,8 +352,8 @@ async fn times_of_stock_sessions_ids_and_limits() {
             async move {
                 let sessions = seawall.sessions::<u64>(format!("{drawn}-{time:?}"));
                 let sessions = match drawn {
-                    0 => sessions.idle(time).longest(Duration::from_secs(300_000_000)),
-                    _ => sessions.longest(time),
+                    0 => sessions.idle_ttl(time).max_ttl(Duration::from_secs(300_000_000)),
+                    _ => sessions.max_ttl(time),
                 };
                 let sessions = sessions.build()?;
                 let token = sessions.open(&7, &seawall::session::Fields::default()).await?;
@@ -364,7 +364,7 @@ async fn times_of_stock_sessions_ids_and_limits() {
         .await;
     }
     draw("freshness", &panics, |time| {
-        let ids = seawall.ids(format!("{time:?}")).freshness(time).build();
+        let ids = seawall.ids(format!("{time:?}")).max_age(time).build();
         async move {
             let ids = ids?;
             assert!(ids.next().await? < ids.next().await?);
@@ -376,7 +376,7 @@ async fn times_of_stock_sessions_ids_and_limits() {
         draw(["patience", "rate", "window"][drawn], &panics, |time| {
             let name = format!("{drawn}-{time:?}");
             let limiter = match drawn {
-                0 => seawall.limiter(name, limit::Rate::per_second(5)).patience(time),
+                0 => seawall.limiter(name, limit::Rate::per_second(5)).redis_timeout(time),
                 1 => seawall.limiter(name, limit::Rate::of(5, time)),
                 _ => seawall.limiter(name, limit::Window::of(5, time)),
             };
@@ -389,14 +389,14 @@ async fn times_of_stock_sessions_ids_and_limits() {
         .await;
     }
     for drawn in 0..2 {
-        draw("latency_limit", &panics, |time| {
+        draw("max_latency", &panics, |time| {
             let seawall = seawall.clone();
             async move {
                 let never = std::future::pending();
                 match drawn {
-                    0 => drop(seawall.survey().latency_limit(time).run(|_| {}, never).await?),
+                    0 => drop(seawall.survey().max_latency(time).run(|_| {}, never).await?),
                     _ => {
-                        let survey = seawall.hot_survey().latency_limit(time);
+                        let survey = seawall.hot_survey().max_latency(time);
                         drop(survey.by_frequency(|_| {}, never).await?);
                     }
                 }
@@ -427,11 +427,11 @@ async fn times_of_social_structures() {
                 }
                 outcome => outcome,
             };
-            let visits = seawall.visits(&name).lifetime(time);
+            let visits = seawall.visits(&name).ttl(time);
             note(async { visits.of("home")?.visit(day, &7_u64).await.map(drop) }.await)?;
-            let board = seawall.leaderboard::<u64>(&name).lifetime(time);
+            let board = seawall.leaderboard::<u64>(&name).ttl(time);
             note(async { board.season("s")?.add(&1, 5, "once").await.map(drop) }.await)?;
-            let inbox = seawall.inbox::<u64>(&name).lifetime(time);
+            let inbox = seawall.inbox::<u64>(&name).ttl(time);
             let post = Post { author: 1, item: 2, time: 1_000 };
             note(
                 async {
@@ -441,16 +441,16 @@ async fn times_of_social_structures() {
                 }
                 .await,
             )?;
-            let follows = seawall.follows::<u64>(&name).lifetime(time);
+            let follows = seawall.follows::<u64>(&name).ttl(time);
             let follows = follows.source(|_| async { Ok::<_, io::Error>(vec![3]) }).build();
             note(async { follows?.of(&1)?.follow(&4).await.map(drop) }.await)?;
             let load = |_: u64| async { Ok::<_, io::Error>(vec![(7_u64, 1_000_i64)]) };
-            let line = seawall.timelines::<u64, _, _, _>(&name, load).lifetime(time).build();
+            let line = seawall.timelines::<u64, _, _, _>(&name, load).ttl(time).build();
             note(async { line?.of(&1)?.first(5).await.map(drop) }.await)?;
             let source = |_: u64, _: Option<Order>, _: usize| async {
                 Ok::<_, io::Error>(vec![Order { id: 1001, time: 1_000 }])
             };
-            let orders = seawall.order_index(&name, source).lifetime(time).build();
+            let orders = seawall.order_index(&name, source).ttl(time).build();
             note(async { orders?.of(&7)?.page(None, 10).await.map(drop) }.await)?;
             let sensible = time == Duration::from_millis(1);
             assert_eq!(refused, if sensible { 3 } else { 6 }, "{time:?}");
@@ -475,13 +475,13 @@ async fn times_of_guards() {
     for drawn in 0..10 {
         let name = [
             "window",
-            "probe_every",
-            "open_limit",
-            "slow_after",
+            "probe_interval",
+            "probe_timeout",
+            "slow_call_threshold",
             "max_wait",
             "target_latency",
             "rate",
-            "token_wait",
+            "token_timeout",
             "fair_time",
             "within",
         ][drawn];
@@ -491,18 +491,18 @@ async fn times_of_guards() {
             let mut rate = Rate::per_second(100);
             match drawn {
                 0 => breaker = breaker.window(time),
-                1 => breaker = breaker.probe_every(time),
-                2 => breaker = breaker.open_limit(time),
-                3 => breaker = breaker.slow_after(time),
+                1 => breaker = breaker.probe_interval(time),
+                2 => breaker = breaker.probe_timeout(time),
+                3 => breaker = breaker.slow_call_threshold(time),
                 4 => bulkhead = bulkhead.max_wait(time),
                 5 => bulkhead = bulkhead.target_latency(time),
                 6 => rate = Rate::new(100, time),
-                7 => pipeline = pipeline.token_wait(time),
+                7 => pipeline = pipeline.token_timeout(time),
                 8 => pipeline = pipeline.fair_time(time),
                 _ => {}
             }
             let pipeline = pipeline
-                .breaker(breaker.failures(2).build()?)
+                .breaker(breaker.failure_threshold(2).build()?)
                 .bulkhead(bulkhead.build()?)
                 .bucket(TokenBucket::builder(name, rate).build()?)
                 .build()?;

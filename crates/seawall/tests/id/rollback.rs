@@ -22,7 +22,7 @@ struct Scene {
 impl Scene {
     async fn open() -> Self {
         let test_server = TestServer::start().await.expect("it starts");
-        let make = || test_server.seawall().ids("order").smallest_segment(8).build();
+        let make = || test_server.seawall().ids("order").min_segment(8).build();
         let ids = (0..4).map(|_| make().expect("valid")).collect();
         Scene { test_server, ids, processes: (0..4).map(|_| Process::default()).collect() }
     }

@@ -28,7 +28,7 @@ async fn most_ids_cost_no_round_trip() {
 #[tokio::test]
 async fn an_outage_is_bridged_by_what_is_in_hand() {
     let test_server = TestServer::start().await.expect("it starts");
-    let ids = test_server.seawall().ids("order").smallest_segment(100).build().expect("valid");
+    let ids = test_server.seawall().ids("order").min_segment(100).build().expect("valid");
     let process = Process::default();
     process.take(&ids).await.expect("an id");
     test_server.faults().begin_outage();
@@ -49,7 +49,7 @@ async fn an_outage_is_bridged_by_what_is_in_hand() {
 #[tokio::test]
 async fn lost_replies_leave_gaps_and_nothing_else() {
     let test_server = TestServer::start().await.expect("it starts");
-    let make = || test_server.seawall().ids("order").smallest_segment(2).largest_segment(4).build();
+    let make = || test_server.seawall().ids("order").min_segment(2).max_segment(4).build();
     let ids = [make().expect("valid"), make().expect("valid")];
     let processes = [Process::default(), Process::default()];
     for round in 0..200 {
@@ -79,7 +79,7 @@ async fn lost_replies_leave_gaps_and_nothing_else() {
 #[tokio::test]
 async fn a_segment_that_is_too_old_is_put_aside() {
     let test_server = TestServer::start().await.expect("it starts");
-    let builder = test_server.seawall().ids("order").freshness(Duration::from_secs(5));
+    let builder = test_server.seawall().ids("order").max_age(Duration::from_secs(5));
     let ids = builder.build().expect("valid");
     let second = |id: Id| id.as_u64() >> 32;
     let first = ids.next().await.expect("an id");
@@ -99,7 +99,7 @@ async fn a_segment_that_is_too_old_is_put_aside() {
 #[tokio::test]
 async fn dropping_a_call_loses_nothing_and_blocks_nobody() {
     let test_server = TestServer::start().await.expect("it starts");
-    let ids = test_server.seawall().ids("order").smallest_segment(1).build().expect("valid");
+    let ids = test_server.seawall().ids("order").min_segment(1).build().expect("valid");
     let process = Process::default();
     for _ in 0..200 {
         let dropped = tokio::time::timeout(Duration::ZERO, ids.next()).await;
@@ -115,10 +115,10 @@ async fn contradictions_are_named_when_building() {
     let test_server = TestServer::start().await.expect("it starts");
     let ids = || test_server.seawall().ids("order");
     for (builder, word) in [
-        (ids().smallest_segment(0), "smallest_segment"),
-        (ids().smallest_segment(10).largest_segment(9), "largest_segment"),
-        (ids().largest_segment(u64::MAX), "largest_segment"),
-        (ids().freshness(Duration::ZERO), "freshness"),
+        (ids().min_segment(0), "min_segment"),
+        (ids().min_segment(10).max_segment(9), "max_segment"),
+        (ids().max_segment(u64::MAX), "max_segment"),
+        (ids().max_age(Duration::ZERO), "max_age"),
         (test_server.seawall().ids(""), "empty"),
         (test_server.seawall().ids("x".repeat(10_000)), "longer"),
     ] {
@@ -161,7 +161,7 @@ async fn snowflakes_are_unique_and_rise() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_overtaken_for_ever() {
     let seawall = Seawall::connect("embedded:").await.expect("it starts");
-    let ids = seawall.ids("order").smallest_segment(1).largest_segment(1).build().expect("valid");
+    let ids = seawall.ids("order").min_segment(1).max_segment(1).build().expect("valid");
     let process = std::sync::Arc::new(Process::default());
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..64 {

@@ -80,8 +80,7 @@ async fn cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_are_unique_while_time_stands_still() {
     let test_server = TestServer::start().await.expect("it starts");
-    let count =
-        storm([test_server.seawall(); HANDLES], |builder| builder.smallest_segment(4)).await;
+    let count = storm([test_server.seawall(); HANDLES], |builder| builder.min_segment(4)).await;
     test_server.shutdown().await;
     assert_eq!(count, Ok(HANDLES * TASKS_EACH * IDS_EACH));
 }

@@ -76,7 +76,7 @@ async fn a_process_that_stands_still_does_not_take_redis_for_away() {
     let window = Window::of(50, Duration::from_secs(3_600));
     for choice in [WhenAway::LocalShare, WhenAway::Refuse, WhenAway::Fail] {
         let limiter = seawall.limiter(format!("still-{choice:?}"), window);
-        let limiter = limiter.patience(patience).when_away(choice).build().expect("valid");
+        let limiter = limiter.redis_timeout(patience).when_away(choice).build().expect("valid");
         assert!(limiter.check("all", 0).await.expect("valid").is_allowed());
         let mut checks = tokio::task::JoinSet::new();
         for _ in 0..200 {

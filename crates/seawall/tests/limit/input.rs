@@ -27,7 +27,7 @@ async fn contradictions_are_named_when_building() {
     let limiter = || test_server.seawall().limiter("x", Rate::per_second(1));
     for (builder, word) in [
         (limiter().instances(0), "instances"),
-        (limiter().patience(Duration::ZERO), "patience"),
+        (limiter().redis_timeout(Duration::ZERO), "redis_timeout"),
         (limiter().subjects(0), "subjects"),
         (test_server.seawall().limiter("", Rate::per_second(1)), "empty"),
     ] {

@@ -54,7 +54,8 @@ fn judge_rate(admitted: u64, elapsed: Duration) -> Result<(), String> {
 fn limiters(handles: &Handles, build: impl Fn(LimiterBuilder) -> LimiterBuilder) -> Vec<Limiter> {
     let rate = Rate::per_second(RATE).burst(BURST);
     // Nothing is away here, however slow the machine is.
-    let make = |builder: LimiterBuilder| build(builder.patience(Duration::from_secs(30))).build();
+    let make =
+        |builder: LimiterBuilder| build(builder.redis_timeout(Duration::from_secs(30))).build();
     handles.all.iter().map(|handle| make(handle.limiter("load", rate)).expect("valid")).collect()
 }
 
@@ -71,7 +72,9 @@ async fn on(backend: Backend) {
 
     let window = Window::of(50, Duration::from_secs(3_600));
     let windows: Vec<_> = (handles.all.iter())
-        .map(|handle| handle.limiter("window", window).patience(Duration::from_secs(30)).build())
+        .map(|handle| {
+            handle.limiter("window", window).redis_timeout(Duration::from_secs(30)).build()
+        })
         .collect::<Result<_, _>>()
         .expect("valid");
     assert_eq!(storm(&windows).await.0, 50, "exactly the limit, in all handles together");

@@ -126,8 +126,11 @@ async fn a_silent_server_costs_patience_once_in_a_while() {
     let proxy = FaultProxy::start(server.port()).expect("it starts");
     let seawall = Seawall::connect(&proxy.url()).await.expect("it answers");
     let rate = Rate::per_hour(1_000).burst(50);
-    let limiter =
-        seawall.limiter("api", rate).patience(Duration::from_millis(50)).build().expect("valid");
+    let limiter = seawall
+        .limiter("api", rate)
+        .redis_timeout(Duration::from_millis(50))
+        .build()
+        .expect("valid");
     assert!(allowed(&limiter).await);
 
     proxy.black_hole();
@@ -161,7 +164,7 @@ async fn a_node_that_is_away_concerns_its_own_subjects_only() {
     let seawall = Seawall::connect(&cluster.url()).await.expect("it answers");
     let rate = Rate::per_day(10_000).burst(1_000);
     let patient = Duration::from_secs(10);
-    let limiter = seawall.limiter("api", rate).patience(Duration::from_millis(50)).build();
+    let limiter = seawall.limiter("api", rate).redis_timeout(Duration::from_millis(50)).build();
     let limiter = limiter.expect("valid");
     let port = |subject: u64| {
         let key = format!("limit:{{api:{subject}}}");
@@ -187,7 +190,7 @@ async fn a_node_that_is_away_concerns_its_own_subjects_only() {
         }
     }
     silent.resume().expect("it was paused");
-    let witness = seawall.limiter("api", rate).patience(patient).build().expect("valid");
+    let witness = seawall.limiter("api", rate).redis_timeout(patient).build().expect("valid");
     for other in &others {
         let seen = witness.check(other, 0).await.expect("valid");
         assert!(matches!(seen, Decision::Allowed { remaining: 996, .. }), "{other} {seen:?}");
@@ -248,7 +251,7 @@ async fn a_server_that_hangs_for_longer_than_replies_may_take_is_away() {
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(500));
     let seawall = builder.connect().await.expect("it answers");
     let rate = Rate::per_hour(1_000).burst(50);
-    let limiter = seawall.limiter("api", rate).patience(Duration::from_secs(600));
+    let limiter = seawall.limiter("api", rate).redis_timeout(Duration::from_secs(600));
     let limiter = limiter.build().expect("valid");
     let asked_once = limiter.check("user", 0).await.expect("valid");
     assert!(asked_once.is_allowed());
@@ -268,7 +271,7 @@ async fn silence_is_noticed_though_the_first_runtime_stands_still() {
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_secs(600));
     let seawall = builder.connect().await.expect("it answers");
     let rate = Rate::per_hour(1_000).burst(50);
-    let limiter = seawall.limiter("api", rate).patience(Duration::from_millis(50));
+    let limiter = seawall.limiter("api", rate).redis_timeout(Duration::from_millis(50));
     let limiter = limiter.build().expect("valid");
     let first = limiter.clone();
     let stands_still = tokio::task::spawn_blocking(move || {

@@ -24,7 +24,7 @@ fn fields(role: &str) -> Fields {
 
 async fn a_lost_session_is_restored_unless_it_was_ended(setup: Setup) {
     let seawall = setup.connect().await;
-    let sessions = seawall.sessions::<u64>("web").per_user(2).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("web").max_per_user(2).build().expect("valid");
     let restore = async |token: &Token, until: i64| {
         let (id, fields) = (token.id(), fields("user"));
         sessions.restore(&id, &42, until, &fields).await.expect("answered")
@@ -65,7 +65,7 @@ async fn a_lost_session_is_restored_unless_it_was_ended(setup: Setup) {
 
 async fn sessions_are_opened_listed_and_ended(setup: Setup) {
     let seawall = setup.connect().await;
-    let sessions = seawall.sessions::<u64>("web").per_user(3).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("web").max_per_user(3).build().expect("valid");
     let token = sessions.open(&42, &fields("user")).await.expect("answered");
     let session = sessions.load(&token).await.expect("answered").found().expect("open");
     assert_eq!((session.user, &session.fields, session.slid), (42, &fields("user"), false));
@@ -143,7 +143,7 @@ async fn sessions_are_opened_listed_and_ended(setup: Setup) {
 async fn only_the_oldest_of_those_that_live_are_too_many(setup: Setup) {
     const MOST: usize = 5;
     let seawall = setup.connect().await;
-    let sessions = seawall.sessions::<u64>("web").per_user(MOST).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("web").max_per_user(MOST).build().expect("valid");
     let first = sessions.open(&1, &Fields::new()).await.expect("answered");
     // The others end as those do that nobody uses: their keys go, their entries stay.
     for _ in 1..MOST {
@@ -173,7 +173,7 @@ async fn only_the_oldest_of_those_that_live_are_too_many(setup: Setup) {
 
 async fn all_sessions_of_a_user_end_while_others_are_opened(setup: Setup) {
     let seawall = setup.connect().await;
-    let sessions = seawall.sessions::<u64>("web").per_user(500).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("web").max_per_user(500).build().expect("valid");
     let mut tasks = Vec::new();
     for task in 0..16 {
         let sessions = sessions.clone();
@@ -232,7 +232,7 @@ async fn a_session_slides_once_in_a_fraction_and_never_beyond_its_longest() {
     let test_server = TestServer::start().await.expect("a test_server");
     let minute = Duration::from_secs(60);
     let builder =
-        test_server.seawall().sessions::<u64>("web").idle(40 * minute).longest(100 * minute);
+        test_server.seawall().sessions::<u64>("web").idle_ttl(40 * minute).max_ttl(100 * minute);
     let sessions = builder.slides(4).build().expect("valid");
     let token = sessions.open(&1, &Fields::new()).await.expect("answered");
     let slid = async || sessions.load(&token).await.expect("answered").found().map(|s| s.slid);
@@ -267,13 +267,13 @@ async fn a_session_slides_once_in_a_fraction_and_never_beyond_its_longest() {
 async fn settings_that_make_no_sense_are_named() {
     let test_server = TestServer::start().await.expect("a test_server");
     let make = || test_server.seawall().sessions::<u64>("web");
-    assert!(make().idle(Duration::ZERO).build().is_err());
-    assert!(make().longest(Duration::from_secs(1)).build().is_err());
-    assert!(make().longest(Duration::MAX).build().is_err());
+    assert!(make().idle_ttl(Duration::ZERO).build().is_err());
+    assert!(make().max_ttl(Duration::from_secs(1)).build().is_err());
+    assert!(make().max_ttl(Duration::MAX).build().is_err());
     assert!(make().slides(0).build().is_err());
     let never = make().slides(1).build().expect_err("it would never slide").to_string();
     assert!(never.contains("slides"), "{never}");
-    assert!(make().per_user(0).build().is_err());
+    assert!(make().max_per_user(0).build().is_err());
     // A lost reply while opening: nobody knows the token, and nothing stays for ever.
     let sessions = make().build().expect("valid");
     test_server.faults().lose_replies(1);
@@ -289,7 +289,8 @@ async fn settings_that_make_no_sense_are_named() {
 async fn a_shorter_lifetime_holds_from_then_on(setup: Setup) {
     const DAY: Duration = Duration::from_secs(24 * 3_600);
     let seawall = setup.connect().await;
-    let sessions = |longest| seawall.sessions::<u64>("web").per_user(3).longest(longest).build();
+    let sessions =
+        |longest| seawall.sessions::<u64>("web").max_per_user(3).max_ttl(longest).build();
     let (before, now) = (sessions(7 * DAY).expect("valid"), sessions(DAY).expect("valid"));
     let load = async |token: &Token| now.load(token).await.expect("answered").found();
     let oldest = before.open(&42, &fields("user")).await.expect("answered");

@@ -117,7 +117,7 @@ async fn play(seed: u64) -> [u64; 2] {
     let seawall = builder.connect().await.expect("in");
     let most = [1, 2, 3, 5, 40, 1_000][chance.below(6) as usize];
     let slides = 2 + chance.below(30) as u32;
-    let sessions = seawall.sessions::<u64>("web").per_user(most).slides(slides);
+    let sessions = seawall.sessions::<u64>("web").max_per_user(most).slides(slides);
     let sessions = sessions.build().expect("valid");
     let lost = [0.0, 0.01, 0.04][chance.below(3) as usize];
     proxy.drop_reply(On::any().probability(lost));

@@ -49,7 +49,7 @@ async fn many_logins_at_once_leave_as_many_as_are_allowed(setup: Setup) {
     let (one, other) = (setup.connect().await, setup.connect().await);
     for (name, most) in [("one", 1), ("few", 5), ("all", LOGINS)] {
         let build = |seawall: &Seawall| {
-            seawall.sessions::<u64>(name).per_user(most).build().expect("valid")
+            seawall.sessions::<u64>(name).max_per_user(most).build().expect("valid")
         };
         let (here, there) = (build(&one), build(&other));
         for user in 0..ROUNDS {
@@ -69,7 +69,7 @@ async fn many_logins_at_once_leave_as_many_as_are_allowed(setup: Setup) {
 /// Also when somebody has a record of it, and there is room again.
 async fn one_that_a_further_login_ended_stays_ended(setup: Setup) {
     let seawall = setup.connect().await;
-    let sessions = seawall.sessions::<u64>("ended").per_user(2).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("ended").max_per_user(2).build().expect("valid");
     let open = async || sessions.open(&1, &Fields::new()).await.expect("opened");
     let first = open().await;
     let until = sessions.load(&first).await.expect("answered").found().expect("open").until;
@@ -86,7 +86,7 @@ async fn one_that_a_further_login_ended_stays_ended(setup: Setup) {
 /// Its entry in the index is old from the beginning: that is no reason to take it away.
 async fn a_session_that_is_restored_while_others_are_opened_is_there_or_too_old(setup: Setup) {
     let seawall = setup.connect().await;
-    let sessions = seawall.sessions::<u64>("back").per_user(LOGINS + 2).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("back").max_per_user(LOGINS + 2).build().expect("valid");
     for user in 0..ROUNDS {
         let lost = sessions.open(&user, &Fields::new()).await.expect("opened");
         let until = sessions.load(&lost).await.expect("answered").found().expect("open").until;
@@ -135,7 +135,7 @@ async fn every_token_that_is_returned_was_stored() {
     let written = watch(&proxy);
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_secs(20));
     let seawall = builder.connect().await.expect("in");
-    let sessions = seawall.sessions::<u64>("web").per_user(1).build().expect("valid");
+    let sessions = seawall.sessions::<u64>("web").max_per_user(1).build().expect("valid");
     let mut tokens = Vec::new();
     for user in 0..ROUNDS {
         tokens.extend(login(&sessions, user).await);

@@ -18,7 +18,7 @@ on_every_backend! {
 
 async fn ranks_are_those_of_the_textbook(setup: Setup) {
     let seawall = setup.connect().await;
-    let board = seawall.leaderboard::<String>("game").lifetime(Duration::from_secs(3600));
+    let board = seawall.leaderboard::<String>("game").ttl(Duration::from_secs(3600));
     let season = board.season("2026-11").expect("valid");
     assert!(season.top(10).await.expect("answered").is_empty());
     let name = |text: &str| text.to_owned();
@@ -84,7 +84,7 @@ async fn ranks_are_those_of_the_textbook(setup: Setup) {
     }
     assert!(left[0] > 0 && left.iter().all(|end| *end == left[0]), "{left:?}");
 
-    let short = seawall.leaderboard::<u64>("best").keep(3).season("all").expect("valid");
+    let short = seawall.leaderboard::<u64>("best").max_kept(3).season("all").expect("valid");
     for id in 0..10 {
         short.set(&id, id as i64).await.expect("answered");
     }

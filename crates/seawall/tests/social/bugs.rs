@@ -87,8 +87,7 @@ async fn an_order_added_to_an_expired_list_does_not_hide_the_history() {
         let older = all.filter(move |order| before.is_none_or(|before| order.time < before.time));
         Ok::<_, std::io::Error>(older.take(count).collect::<Vec<_>>())
     };
-    let index =
-        test_server.seawall().order_index("order", history).lifetime(Duration::from_secs(60));
+    let index = test_server.seawall().order_index("order", history).ttl(Duration::from_secs(60));
     let orders = index.build().expect("valid").of(&1).expect("valid");
     assert_eq!(orders.page(None, 10).await.expect("answered").orders.len(), 6);
     test_server.advance(Duration::from_secs(61)).await;

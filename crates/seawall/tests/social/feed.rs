@@ -164,7 +164,7 @@ async fn a_whole_page_of_one_score_is_not_repeated() {
 
 async fn posts_are_pushed_pulled_merged_and_taken_out(setup: Setup) {
     let seawall = setup.connect().await;
-    let feed = seawall.inbox::<u64>("feed").keep(50).expect("valid");
+    let feed = seawall.inbox::<u64>("feed").max_kept(50).expect("valid");
     let outbox = seawall.inbox::<u64>("outbox");
     // To 1,200 fans in all slots.
     let fans: Vec<u64> = (0..1_200).collect();

@@ -45,7 +45,7 @@ impl Table {
 
 async fn following_is_idempotent_and_never_oneself(setup: Setup) {
     let seawall = setup.connect().await;
-    let follows = seawall.follows::<u64>("user").limit(3).build().expect("valid");
+    let follows = seawall.follows::<u64>("user").max_follows(3).build().expect("valid");
     let ann = follows.of(&1).expect("valid");
     assert_eq!(ann.follow(&1).await.expect("answered"), Follow::Oneself);
     assert_eq!(ann.count().await.expect("answered"), 0);

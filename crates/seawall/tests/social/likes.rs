@@ -16,7 +16,7 @@ async fn a_double_click_is_one_like_and_the_first_five_keep_their_order(setup: S
     let seawall = setup.connect().await;
     for spread in [1, 5] {
         let likes: Likes<u64> =
-            seawall.likes(format!("note{spread}")).spread(spread).expect("valid");
+            seawall.likes(format!("note{spread}")).shards(spread).expect("valid");
         let note = likes.of(&42).expect("valid");
         assert!(note.first(5).await.expect("answered").is_empty());
         // Later ids first: the order is that of time.

@@ -57,7 +57,7 @@ impl Table {
                 Ok::<_, std::io::Error>(())
             }
         };
-        seawall.order_index("order", source).keep(20).hand_over(take).build().expect("valid")
+        seawall.order_index("order", source).max_kept(20).hand_over(take).build().expect("valid")
     }
 }
 

@@ -47,7 +47,7 @@ impl Table {
                 Ok::<_, std::io::Error>(rows.into_iter().collect())
             }
         };
-        seawall.timelines("test", source).keep(keep).build().expect("valid")
+        seawall.timelines("test", source).max_kept(keep).build().expect("valid")
     }
 }
 

@@ -41,7 +41,7 @@ fn at(name: &str, home: usize) -> Reference {
 
 /// An inventory that nobody sweeps, with so many units.
 async fn open(seawall: &Seawall, shards: usize, units: u64) -> Inventory {
-    let builder = seawall.inventory("sku").shards(shards).rounds(1).sweep_every(MINUTE * 60);
+    let builder = seawall.inventory("sku").shards(shards).max_rounds(1).sweep_interval(MINUTE * 60);
     let stock = builder.open().await.expect("opened");
     assert_eq!(stock.receive("r", units).await.expect("ok"), Received::Complete { added: units });
     stock
@@ -249,12 +249,12 @@ async fn a_sale_that_is_taken_back_is_told_to_parts_that_were_away(setup: Setup)
 async fn references_must_be_remembered_for_a_while() {
     let test_server = seawall::testing::TestServer::start().await.expect("a test_server");
     for kept in [Duration::ZERO, Duration::from_millis(1), MINUTE - Duration::from_millis(1)] {
-        let refused = test_server.seawall().inventory("s").references_for(kept).open().await;
+        let refused = test_server.seawall().inventory("s").reference_ttl(kept).open().await;
         let error = refused.expect_err("refused").to_string();
-        assert!(error.contains("references_for"), "{error}");
+        assert!(error.contains("reference_ttl"), "{error}");
     }
-    assert!(test_server.seawall().inventory("s").rounds(u64::MAX).open().await.is_err());
-    let stock = test_server.seawall().inventory("s").references_for(MINUTE).open().await;
+    assert!(test_server.seawall().inventory("s").max_rounds(u64::MAX).open().await.is_err());
+    let stock = test_server.seawall().inventory("s").reference_ttl(MINUTE).open().await;
     // A hold may outlast the memory of references, also one whose parts hear of nothing.
     let stock = stock.expect("opened");
     assert_eq!(stock.receive("r", 2).await.expect("ok"), Received::Complete { added: 2 });

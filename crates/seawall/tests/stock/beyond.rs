@@ -115,7 +115,7 @@ async fn a_window_beyond_all_dates_is_refused(setup: Setup) {
     }
     // The longest that there is, and kept for ever: it sells, and it ends some day.
     let longest = SaleWindow::from_now(Duration::ZERO, Duration::MAX).expect("the longest");
-    let kept = seawall.flash_sale("kept").kept_for(Duration::MAX).build().expect("valid");
+    let kept = seawall.flash_sale("kept").retention(Duration::MAX).build().expect("valid");
     for sale in [&sale, &kept] {
         assert_eq!(sale.open("o", longest, 1).await.expect("answered"), Opened::Opened);
         assert!(sale.reserve(&1, &"a", &nothing()).await.expect("answered").receipt().is_some());
@@ -163,8 +163,8 @@ async fn a_sale_has_no_more_units_than_can_be_counted(setup: Setup) {
 async fn an_inventory_has_no_more_units_than_can_be_counted(setup: Setup) {
     let seawall = setup.connect().await;
     let open = async |name: &str| {
-        let builder = seawall.inventory(name).shards(3).rounds(2);
-        builder.sweep_every(MINUTE * 60).open().await.expect("opened")
+        let builder = seawall.inventory(name).shards(3).max_rounds(2);
+        builder.sweep_interval(MINUTE * 60).open().await.expect("opened")
     };
     let stock = open("received").await;
     // A third of each is a shard's share: two fit, a third one would be beyond what can be counted.

@@ -199,9 +199,9 @@ async fn an_inventory_keeps_its_word_whatever_is_drawn() {
         for handle in &ground.handles {
             stocks.push(
                 surely(async || {
-                    let builder = handle.inventory(&rounds).shards(shards).rounds(settings.0);
-                    let builder = builder.references_for(Duration::from_secs(settings.1));
-                    builder.sweep_every(sweep).open().await.map(Some)
+                    let builder = handle.inventory(&rounds).shards(shards).max_rounds(settings.0);
+                    let builder = builder.reference_ttl(Duration::from_secs(settings.1));
+                    builder.sweep_interval(sweep).open().await.map(Some)
                 })
                 .await,
             );
@@ -317,7 +317,7 @@ async fn a_sale_keeps_its_word_whatever_is_drawn() {
         let (group, kept) = (rng.random_range(0..4u64), rng.random_range(0..90_000));
         let build = |handle: &Seawall| {
             let mut sale = handle.flash_sale(&rounds).group(&group).orders(orders);
-            sale = sale.kept_for(Duration::from_secs(kept));
+            sale = sale.retention(Duration::from_secs(kept));
             sale = if findable { sale.findable() } else { sale };
             if verified { sale.verified() } else { sale }.build().expect("valid")
         };

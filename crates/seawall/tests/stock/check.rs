@@ -119,7 +119,7 @@ fn changed(script: &str, from: &str, to: &str) -> String {
 
 /// Two units at one shard; three customers buy through this script, and so many hear that they did.
 async fn sold_by(test_server: &TestServer, script: &str) -> (Inventory, u64) {
-    let builder = test_server.seawall().inventory("s").shards(1).sweep_every(MINUTE * 60);
+    let builder = test_server.seawall().inventory("s").shards(1).sweep_interval(MINUTE * 60);
     let stock = builder.open().await.expect("opened");
     let _ = stock.receive("r", 2).await.expect("ok");
     let keys = stock.shard_keys(0).expect("a shard");

@@ -15,7 +15,7 @@ on_every_backend! {
 
 async fn a_lost_shard_says_so(setup: Setup) {
     let seawall = setup.connect().await;
-    let stock = seawall.inventory("sku").sweep_every(MINUTE * 60).open().await.expect("opened");
+    let stock = seawall.inventory("sku").sweep_interval(MINUTE * 60).open().await.expect("opened");
     let _ = stock.receive("r", 30).await.expect("ok");
     assert!(stock.audit().await.expect("ok").closed.is_empty());
     let keys = stock.shard_keys(1).expect("a shard");
@@ -39,7 +39,7 @@ async fn a_shard_that_does_not_answer_is_not_lost() {
     let server = ServerProcess::redis().expect("it starts");
     let proxy = FaultProxy::start(server.port()).expect("it starts");
     let seawall = Seawall::connect(&proxy.url()).await.expect("it answers");
-    let stock = seawall.inventory("sku").sweep_every(MINUTE * 60).open().await.expect("opened");
+    let stock = seawall.inventory("sku").sweep_interval(MINUTE * 60).open().await.expect("opened");
     let _ = stock.receive("r", 30).await.expect("ok");
     let key = stock.shard_keys(1).expect("a shard")[0].clone();
     let away = proxy.fail_with(

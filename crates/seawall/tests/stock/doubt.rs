@@ -68,7 +68,7 @@ async fn another_home_that_is_away_does_not_make_a_hold_one_that_was_not_sent() 
     let server = ServerProcess::redis().expect("it starts");
     let proxy = FaultProxy::start(server.port()).expect("it starts");
     let seawall = connect(&proxy.url()).await;
-    let builder = seawall.inventory("sku").shards(2).sweep_every(MINUTE * 60);
+    let builder = seawall.inventory("sku").shards(2).sweep_interval(MINUTE * 60);
     let stock = builder.open().await.expect("opened");
     assert_eq!(stock.receive("r", 10).await.expect("ok"), Received::Complete { added: 10 });
     let (_, warm) = stock.hold_anywhere("warm", 1, MINUTE).await.expect("answered");

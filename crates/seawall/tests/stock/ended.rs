@@ -31,7 +31,7 @@ fn at(name: &str, home: usize) -> Reference {
 
 /// An inventory that nobody sweeps, with so many units.
 async fn open(seawall: &Seawall, sku: &str, shards: usize, units: u64) -> Inventory {
-    let builder = seawall.inventory(sku).shards(shards).rounds(1).sweep_every(MINUTE * 60);
+    let builder = seawall.inventory(sku).shards(shards).max_rounds(1).sweep_interval(MINUTE * 60);
     let stock = builder.open().await.expect("opened");
     assert_eq!(stock.receive("r", units).await.expect("ok"), Received::Complete { added: units });
     stock

@@ -179,8 +179,12 @@ async fn three_hundred_over_three_take_thirty_writes() {
     let server = ServerProcess::redis().expect("it starts");
     let proxy = FaultProxy::start(server.port()).expect("it starts");
     let seawall = seawall::Seawall::connect(&proxy.url()).await.expect("it answers");
-    let stock =
-        seawall.inventory("sku").sweep_every(Duration::from_secs(3600)).open().await.expect("ok");
+    let stock = seawall
+        .inventory("sku")
+        .sweep_interval(Duration::from_secs(3600))
+        .open()
+        .await
+        .expect("ok");
     assert_eq!(stock.receive("warm", 3).await.expect("ok"), Received::Complete { added: 3 });
     proxy.reset_counts();
     assert_eq!(stock.receive("r", 300).await.expect("ok"), Received::Complete { added: 300 });

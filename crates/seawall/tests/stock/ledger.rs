@@ -140,8 +140,8 @@ async fn movements_of_the_old_epoch_are_refused_and_repeated() {
 #[tokio::test]
 async fn holds_go_back_by_themselves_and_references_are_forgotten() {
     let test_server = TestServer::start().await.expect("a test_server");
-    let builder = test_server.seawall().inventory("s").references_for(MINUTE);
-    let stock = builder.sweep_every(MINUTE * 600).open().await.expect("opened");
+    let builder = test_server.seawall().inventory("s").reference_ttl(MINUTE);
+    let stock = builder.sweep_interval(MINUTE * 600).open().await.expect("opened");
     assert_eq!(stock.receive("r", 2).await.expect("ok"), Received::Complete { added: 2 });
     let gathered = at("gathered", 2);
     assert!(stock.hold(&gathered, 2, Duration::from_secs(5)).await.expect("ok").is_yours());
@@ -176,8 +176,8 @@ async fn holds_go_back_by_themselves_and_references_are_forgotten() {
 #[tokio::test]
 async fn forgotten_movements_are_not_repeated_by_a_repair() {
     let test_server = TestServer::start().await.expect("a test_server");
-    let builder = test_server.seawall().inventory("s").references_for(MINUTE);
-    let stock = builder.sweep_every(MINUTE * 600).open().await.expect("opened");
+    let builder = test_server.seawall().inventory("s").reference_ttl(MINUTE);
+    let stock = builder.sweep_interval(MINUTE * 600).open().await.expect("opened");
     let received = |receipt: &str, units| Movement::Received { receipt: receipt.into(), units };
     let mut ledger = vec![received("old", 30)];
     assert_eq!(stock.receive("old", 30).await.expect("ok"), Received::Complete { added: 30 });

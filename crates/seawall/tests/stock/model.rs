@@ -222,7 +222,7 @@ fn an_inventory_answers_as_one_number_would() {
         theatre.test_server.faults().lose_replies(0);
         theatre.runtime.block_on(async {
             let builder = theatre.test_server.seawall().inventory(&theatre.case.get());
-            let stock = builder.shards(shards).sweep_every(LIFETIME * 1_000_000).open().await?;
+            let stock = builder.shards(shards).sweep_interval(LIFETIME * 1_000_000).open().await?;
             play(&theatre.test_server, &stock, &steps).await
         })?;
     });

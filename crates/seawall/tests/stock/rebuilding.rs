@@ -36,7 +36,8 @@ fn at(name: &str, home: usize) -> Reference {
 
 /// 30 units over 3 shards, which nobody sweeps, and the ledger of that.
 async fn thirty(seawall: &Seawall, sku: &str) -> (Inventory, Vec<Movement>) {
-    let stock = seawall.inventory(sku).rounds(1).sweep_every(MINUTE * 60).open().await.expect("ok");
+    let stock =
+        seawall.inventory(sku).max_rounds(1).sweep_interval(MINUTE * 60).open().await.expect("ok");
     assert_eq!(stock.receive("r", 30).await.expect("ok"), Received::Complete { added: 30 });
     (stock, vec![Movement::Received { receipt: "r".into(), units: 30 }])
 }

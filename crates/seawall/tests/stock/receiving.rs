@@ -25,8 +25,8 @@ async fn written(shards: usize, rounds: u64, units: u64, lost: u64) -> Vec<(usiz
     let proxy = FaultProxy::start(server.port()).expect("it starts");
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_secs(5));
     let seawall = builder.connect().await.expect("it answers");
-    let builder = seawall.inventory("sku").shards(shards).rounds(rounds);
-    let stock = builder.sweep_every(MINUTE * 60).open().await.expect("opened");
+    let builder = seawall.inventory("sku").shards(shards).max_rounds(rounds);
+    let stock = builder.sweep_interval(MINUTE * 60).open().await.expect("opened");
     // So that every script and every epoch is known.
     let warm = stock.receive("warm", shards as u64).await.expect("ok");
     assert_eq!(warm, Received::Complete { added: shards as u64 });

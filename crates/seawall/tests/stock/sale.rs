@@ -173,7 +173,7 @@ async fn a_sale_that_ended_long_ago_is_not_opened(setup: Setup) {
     let seawall = setup.connect().await;
     let now = SystemTime::now();
     let ended = |ago: Duration| SaleWindow::between(now - ago - HOUR, now - ago).expect("a window");
-    let sale = seawall.flash_sale("past").kept_for(HOUR).build().expect("valid");
+    let sale = seawall.flash_sale("past").retention(HOUR).build().expect("valid");
     for _ in 0..2 {
         let buyers = [(1u64, 2u64)];
         let answer = sale.open_with("o", ended(HOUR * 2), 5, buyers).await.expect("answered");
@@ -182,7 +182,7 @@ async fn a_sale_that_ended_long_ago_is_not_opened(setup: Setup) {
     assert_eq!(sale.status().await.expect("answered"), None);
     assert_eq!(sale.reserve(&1, &"a", &nothing()).await.expect("answered"), Reserved::Unknown);
     // One that is over and still kept is opened: its buyers are known.
-    let sale = seawall.flash_sale("over").kept_for(HOUR * 4).build().expect("valid");
+    let sale = seawall.flash_sale("over").retention(HOUR * 4).build().expect("valid");
     let answer = sale.open_with("o", ended(HOUR), 5, [(1u64, 2u64)]).await.expect("answered");
     assert_eq!(answer, Opened::Opened);
     assert_eq!(sale.reserve(&7, &"a", &nothing()).await.expect("answered"), Reserved::Ended);
@@ -195,7 +195,7 @@ async fn a_sale_that_ended_long_ago_is_not_opened(setup: Setup) {
 #[tokio::test]
 async fn the_window_is_the_servers_and_everything_goes_after_the_aftermath() {
     let test_server = TestServer::start().await.expect("a test_server");
-    let sale = test_server.seawall().flash_sale("w").kept_for(HOUR).build().expect("valid");
+    let sale = test_server.seawall().flash_sale("w").retention(HOUR).build().expect("valid");
     let window =
         SaleWindow::from_now(Duration::from_secs(60), Duration::from_secs(60)).expect("a window");
     assert_eq!(sale.open("o", window, 5).await.expect("answered"), Opened::Opened);
