@@ -238,6 +238,9 @@ impl EventLoop {
         sockets.stop_listening();
         drop(sockets);
         self.hub.set_stopped();
+        if let Some(journal) = &self.hub.journal {
+            journal.release();
+        }
         Ok(closed?)
     }
 }

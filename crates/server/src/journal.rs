@@ -72,11 +72,16 @@ pub trait Journal: Send + Sync {
     /// may only wake threads or tasks, because it may be called under the log's own locks.
     fn listen(&self, listener: Listener);
 
-    /// Writes and syncs everything staged, and ends the log's threads. Must be the last call.
+    /// Writes and syncs everything staged, and ends the log's threads. Only [`Journal::release`] may
+    /// follow.
     ///
     /// # Errors
     /// If the last operations could not be made durable.
     fn close(&self) -> Result<(), JournalError>;
+
+    /// Gives the log's place free for another server. Nothing is written after this returns, although
+    /// streams inside the process may keep the log itself alive.
+    fn release(&self) {}
 
     /// SAVE: writes a snapshot before it returns. The engine is not locked.
     ///

@@ -32,6 +32,27 @@ async fn an_embedded_folder_outlives_the_handle() {
     again.shutdown().await;
 }
 
+/// Whatever is kept of the handle: its folder is free as soon as `shutdown` returns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_embedded_folder_is_free_after_the_shutdown() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let url = format!("embedded:{}", dir.path().display());
+    let mut kept = Vec::new();
+    for round in 0..20_u64 {
+        let seawall = Seawall::connect(&url).await.expect("free");
+        let lane = seawall.client().dedicated(b"n").await.expect("opened");
+        let counted: u64 =
+            seawall.client().query(b"n", cmd("INCR").arg("n")).await.expect("answered");
+        assert_eq!(counted, round + 1);
+        seawall.shutdown().await;
+        kept.push((seawall, lane));
+    }
+    for (seawall, _) in &kept {
+        let refused = seawall.client().send(b"n", cmd("INCR").arg("n")).await;
+        assert!(refused.is_err(), "{refused:?}");
+    }
+}
+
 #[tokio::test]
 async fn passwords_come_from_the_url_the_builder_or_a_file_and_are_never_shown() {
     let server = ServerBuilder::redis().password("s3cret").unix_socket().start().expect("a server");

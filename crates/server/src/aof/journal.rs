@@ -64,7 +64,7 @@ struct DiskJournal {
     disk: Arc<dyn Disk>,
     notices: Notices,
     state: Mutex<State>,
-    _lock: Option<DirectoryLock>,
+    lock: Mutex<Option<DirectoryLock>>,
 }
 
 struct State {
@@ -158,7 +158,7 @@ impl DiskJournal {
             disk,
             notices: notices.clone(),
             state: Mutex::new(state),
-            _lock: lock,
+            lock: Mutex::new(lock),
         };
         journal.tell(engine.host_info());
         drop(engine);
@@ -298,6 +298,11 @@ impl Journal for DiskJournal {
             self.save()?;
         }
         self.log.close()
+    }
+
+    fn release(&self) {
+        self.log.end();
+        drop(lock(&self.lock).take());
     }
 
     fn save(&self) -> Result<(), JournalError> {

@@ -98,6 +98,15 @@ impl Shared {
         self.write_staged(lock(&self.appender))
     }
 
+    /// Refuses everything from now on, and closes the file. Writers hold the lock of the file, so
+    /// nothing is written after this returns.
+    pub(super) fn end(&self) {
+        let mut appender = lock(&self.appender);
+        *lock(&self.trouble) = Trouble::Failed { reason: "the server has ended".to_owned() };
+        self.refusing.store(true, Ordering::Release);
+        appender.take();
+    }
+
     /// Returns `true` if something is staged that is not in the file.
     fn is_behind(&self) -> bool {
         lock(&self.staged).position > self.committed.load(Ordering::Acquire)

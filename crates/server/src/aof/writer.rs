@@ -216,6 +216,11 @@ impl Log {
         self.shared.publish();
     }
 
+    /// Refuses everything from now on and closes the file; to be called after [`Log::close`].
+    pub(super) fn end(&self) {
+        self.shared.end();
+    }
+
     /// Writes and syncs everything staged, and ends the sync thread.
     ///
     /// # Errors
