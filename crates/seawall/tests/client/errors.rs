@@ -130,7 +130,12 @@ async fn refusals_and_odd_pipelines_leave_the_connection_alone() {
 
 #[tokio::test]
 async fn callers_who_give_up_do_not_take_the_connection_from_others() {
-    let (_server, proxy, seawall) = behind_a_proxy().await;
+    let server = ServerProcess::redis().expect("a server");
+    let proxy = FaultProxy::start(server.port()).expect("a proxy");
+    // Far longer than the delay: a busy machine must not be taken for a connection that is silent.
+    let limit = Duration::from_secs(10);
+    let builder = Seawall::builder(&proxy.url()).response_timeout(limit).connect_timeout(limit);
+    let seawall = builder.connect().await.expect("in");
     proxy.cut_all();
     proxy.delay(Direction::Replies, Duration::from_millis(200));
     let opened = proxy.accepted();

@@ -24,7 +24,7 @@ on_each_backend! {
     names_are_any_bytes
 }
 
-const SHORT: Duration = Duration::from_millis(600);
+const SHORT: Duration = Duration::from_millis(1_200);
 
 async fn exists(handle: &Seawall, key: &[u8]) -> bool {
     handle.client().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 1

@@ -21,8 +21,8 @@ use crate::{
 };
 
 const IDLE: Duration = Duration::from_secs(1);
-/// What a take-over may cost beyond the idle time.
-const MORE: Duration = Duration::from_secs(2);
+/// What a take-over may cost beyond the idle time, on a machine that is busy with much else.
+const MORE: Duration = Duration::from_secs(10);
 const VARIABLE: &str = "SEAWALL_STREAM_HOLDER";
 
 on_every_backend! {
