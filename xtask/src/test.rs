@@ -36,7 +36,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     step("clippy", &mut cargo(&clippy))?;
     lean::check()?;
-    step("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
+    // As the tests are built: `cargo build` would compile the project a second time for them.
+    step("build", &mut cargo(&["test", "--workspace", "--no-run"]))?;
 
     let tests = unit_and_integration_tests()?;
     let doc_tests = step_of_tests("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
