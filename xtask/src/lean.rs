@@ -1,8 +1,10 @@
-//! Checks what the cache alone costs a dependent crate: its lints, and the number of packages that
-//! come with it.
+//! Checks what a part of the toolkit costs a dependent crate: the lints of each feature alone, and the
+//! number of packages that come with the cache.
+
+use std::fs;
 
 use crate::outcome::{Failure, Outcome};
-use crate::shell::{cargo, step};
+use crate::shell::{cargo, root, step};
 
 /// Selects the cache and nothing else.
 const CACHE_ALONE: [&str; 5] = ["-p", "seawall", "--no-default-features", "--features", "cache"];
@@ -23,6 +25,31 @@ pub(crate) fn check() -> Outcome {
     Ok(())
 }
 
+/// Lints the toolkit with each of its features alone, with none and with all. Returns how many builds
+/// that are.
+pub(crate) fn check_each_feature() -> Outcome<usize> {
+    let manifest = fs::read_to_string(root().join("crates/seawall/Cargo.toml"))?;
+    let mut builds = vec![vec!["--no-default-features"], vec!["--all-features"]];
+    let names = features(&manifest);
+    builds.extend(names.iter().map(|name| vec!["--no-default-features", "--features", name]));
+    for build in &builds {
+        let mut clippy = cargo(&["clippy", "--quiet", "-p", "seawall"]);
+        step(
+            &format!("clippy, {}", build.join(" ")),
+            clippy.args(build).args(["--", "-D", "warnings"]),
+        )?;
+    }
+    Ok(builds.len())
+}
+
+/// Returns the names of a manifest's features.
+fn features(manifest: &str) -> Vec<&str> {
+    let section = manifest.lines().skip_while(|line| *line != "[features]").skip(1);
+    let lines =
+        section.take_while(|line| !line.starts_with('[')).filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.split_once(" = ")?.0)).collect()
+}
+
 fn packages() -> Outcome<usize> {
     let mut tree = cargo(&["tree", "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
     let output = tree.args(CACHE_ALONE).output()?;
@@ -34,4 +61,15 @@ fn packages() -> Outcome<usize> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().collect::<std::collections::BTreeSet<_>>().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::features;
+
+    #[test]
+    fn features_are_read_from_their_section() {
+        let text = "[package]\nname = \"x\"\n\n[features]\n# One.\na = []\nb-c = [\"a\"]\n\n[dependencies]\nd = 1\n";
+        assert_eq!(features(text), ["a", "b-c"]);
+    }
 }

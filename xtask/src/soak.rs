@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use seawall_testkit::ServerBuilder;
 use seawall_testkit::differential::{Differential, Limits};
 
+use crate::lean;
 use crate::mutants;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{bar, cargo, release_binary, target};
@@ -103,6 +104,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             let words: Vec<&str> = words.split_whitespace().collect();
             step_of_tests(name, cargo(&words).env("SEAWALL_SOAK", "1"))?;
         }
+        println!("{} builds of features", lean::check_each_feature()?);
         mutants::run_all()?;
     }
     let ours = match (options.server, &options.binary) {
