@@ -108,8 +108,8 @@ impl<V> Clone for Read<V> {
 /// // Without anything to say about lifetimes, an `Option` or the value itself is enough.
 /// let name = |id: u64| async move { Ok::<_, io::Error>((id == 42).then(|| "tea house".to_owned())) };
 /// assert!(shops.get_or_load(&43, move || name(43)).await?.value.is_none());
-/// assert_eq!(Loaded::from(None::<String>), Loaded::Missing);
-/// assert_eq!(Loaded::from("tea house"), Loaded::Found("tea house"));
+/// assert_eq!(Loaded::<String>::from(None), Loaded::Missing);
+/// assert_eq!(Loaded::<&str>::from("tea house"), Loaded::Found("tea house"));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
