@@ -78,7 +78,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     ///
     /// However many callers in however many processes ask for an absent key at once, the loader of
     /// one of them runs. It returns a value, an `Option` (`None`: there is none, which is remembered
-    /// for a short time), or a [`Loaded`], which can say more.
+    /// for a short time), or a [`Loaded`], which can say more. In a cache whose values are options, an
+    /// `Option` is a value.
     ///
     /// A loader that is the same for all callers is bound once: see [`Cache::with_loader`].
     ///

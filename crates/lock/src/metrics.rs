@@ -13,7 +13,7 @@ pub const METRICS: &[Metric] = &[
     Metric::counter(
         "seawall_lock_released_total",
         &[],
-        "Locks that were released while they were held.",
+        "Locks that a caller released while they were held; guards that were only dropped are not counted.",
     ),
     Metric::counter(
         "seawall_lock_lost_total",

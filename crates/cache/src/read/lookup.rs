@@ -88,7 +88,11 @@ impl<V: CacheValue> Reader<V> {
             }
         }
         let now = self.clock.now();
-        let found = raw.and_then(|raw| self.decoder.decode(&raw, stamp, entry_key, now));
+        let found = raw.as_ref().and_then(|raw| self.decoder.decode(raw, stamp, entry_key, now));
+        if let (None, Some(raw)) = (&found, &raw) {
+            // Redis takes it for a good entry: only a load that replaces this version gets the lease.
+            sought.replaces = sought.replaces.or(self.decoder.damaged(raw, stamp));
+        }
         answer(now, stamp, judge(found, sought, older, (freshness, now), mode))
     }
 

@@ -3,12 +3,16 @@
 //! Entries of another shape (`shape`), of a codec that this one does not read, or with damage are
 //! misses.
 
-use std::{error::Error as StdError, sync::Arc};
+use std::{
+    error::Error as StdError,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use seawall_client::error::{Error, Result};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::shape::fields_of;
+use super::{encoder::panic_text, shape::fields_of};
 use crate::CacheValue;
 
 /// An error of a codec.
@@ -70,7 +74,8 @@ pub trait Codec<V>: Send + Sync + 'static {
     fn decode(&self, bytes: &[u8]) -> Result<V, CodecError>;
 
     /// Reads bytes of the codec with this number. Override it to read several formats, for example the
-    /// former one after a change. Default: only this codec's.
+    /// former one after a change; then [`fingerprint`](Codec::fingerprint) must be the former one's,
+    /// too. Default: only this codec's.
     ///
     /// # Errors
     /// As [`decode`](Codec::decode).
@@ -231,7 +236,9 @@ impl<V: CacheValue> Format<V> {
     /// [`Error::Invalid`] when it cannot be written or is larger than the cache allows.
     pub(crate) fn encode(&self, value: &V) -> Result<Encoded> {
         let (codec, name) = (self.codec.id(), self.codec.name());
-        let bytes = self.codec.encode(value).map_err(|error| {
+        let encoded = catch_unwind(AssertUnwindSafe(|| self.codec.encode(value)));
+        let encoded = encoded.unwrap_or_else(|panic| Err(panic_text(&*panic).into()));
+        let bytes = encoded.map_err(|error| {
             Error::Invalid(format!("a value cannot be written as {name}: {error}"))
         })?;
         if bytes.len() > self.max_value_bytes {
@@ -251,8 +258,13 @@ impl<V: CacheValue> Format<V> {
         Ok(Encoded { codec, bytes })
     }
 
-    /// Decodes a value. Returns `None` if the bytes cannot be decoded with this codec.
+    /// Decodes a value. Returns `None` if the bytes cannot be decoded with this codec, or if it panics:
+    /// an entry that cannot be read is a miss, and is replaced.
     pub(crate) fn decode(&self, codec: u8, bytes: &[u8]) -> Option<V> {
+        catch_unwind(AssertUnwindSafe(|| self.decode_any(codec, bytes))).ok().flatten()
+    }
+
+    fn decode_any(&self, codec: u8, bytes: &[u8]) -> Option<V> {
         if codec & COMPRESSED == 0 {
             return self.codec.decode_as(codec, bytes).ok();
         }

@@ -82,6 +82,17 @@ impl<V: CacheValue> Decoder<V> {
         })
     }
 
+    /// Returns the version of an entry that [`decode`](Self::decode) refused although its header is
+    /// that of a good one.
+    pub(crate) fn damaged(&self, raw: &[u8], stamp: u64) -> Option<u64> {
+        let (header, _) = Header::read(raw)?;
+        let looks_good = header.kind == Kind::Value
+            && header.stamp == stamp
+            && header.shape == self.format.shape
+            && !header.invalidated;
+        looks_good.then_some(header.version)
+    }
+
     /// Puts an entry together whose value is stored in parts.
     ///
     /// # Errors

@@ -2,14 +2,9 @@
 //!
 //! Everything here is a function of its arguments and the settings. Nothing becomes visible.
 
-use std::{
-    any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, sync::Arc, time::Duration};
 
-use seawall_client::error::{Error, Result};
+use seawall_client::error::Result;
 use seawall_resilience::random::Randomness;
 
 use super::{
@@ -94,9 +89,7 @@ impl<V: CacheValue> Encoder<V> {
 
     /// Encodes a value that was loaded. Returns `None` if it cannot be stored.
     fn fill(&self, value: &V, ttl: Duration, cost: Duration, stamp: u64) -> Option<Fill> {
-        let encoded = catch_unwind(AssertUnwindSafe(|| self.format.encode(value)));
-        let encoded = encoded.unwrap_or_else(|panic| Err(Error::Invalid(panic_text(&*panic))));
-        match encoded {
+        match self.format.encode(value) {
             Ok(encoded) => Some(self.value(encoded, ttl, cost, stamp)),
             Err(error) => {
                 self.metrics.oversized.increment(1);

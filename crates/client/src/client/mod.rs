@@ -24,7 +24,6 @@ pub(crate) mod url;
 
 use std::{
     collections::HashSet,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -215,13 +214,11 @@ impl Client {
             return Err(Error::Invalid("a command without a name".into()));
         }
         let sent = is_sample.then(Instant::now);
-        let reply = self.in_time(async {
-            match &self.inner.route {
-                Route::Single(node) => node.fetch(command).await,
-                Route::Cluster(cluster) => cluster.send(key, command).await.map(Reply::from),
-            }
-        });
-        let reply = reply.await;
+        // Boxed where it is rare: the future of a command is moved around with those of its callers.
+        let reply = match self.is_at_home() {
+            true => self.fetch_routed(key, command).await,
+            false => self.in_time(Box::pin(self.fetch_routed(key, command))).await,
+        };
         if let Some(sent) = sent {
             self.inner.latency.note(command, sent);
         }
@@ -233,6 +230,13 @@ impl Client {
             note_failure(command, error);
         }
         reply
+    }
+
+    async fn fetch_routed(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
+        match &self.inner.route {
+            Route::Single(node) => node.fetch(command).await,
+            Route::Cluster(cluster) => cluster.send(key, command).await.map(Reply::from),
+        }
     }
 
     /// Sends a command and converts its reply to a `T`.
@@ -266,19 +270,11 @@ impl Client {
             return vec![Err(Error::Invalid("a command without a name".into())); count];
         }
         let sent = is_sample.then(Instant::now);
-        let replies = self.in_time(async {
-            match &self.inner.route {
-                Route::Cluster(cluster) => Ok(cluster.send_all(commands).await),
-                Route::Single(node) => {
-                    let mut pipeline = Pipeline::with_capacity(count);
-                    for (_, command) in commands {
-                        pipeline.add_command(command);
-                    }
-                    node.send_all(&pipeline).await
-                }
-            }
-        });
-        let replies = replies.await.unwrap_or_else(|error| vec![Err(error); count]);
+        let replies = match self.is_at_home() {
+            true => self.send_all_routed(commands).await,
+            false => self.in_time(Box::pin(self.send_all_routed(commands))).await,
+        };
+        let replies = replies.unwrap_or_else(|error| vec![Err(error); count]);
         if let Some(sent) = sent {
             self.inner.latency.note_pipeline(sent);
         }
@@ -286,6 +282,19 @@ impl Client {
             |reply: &&Result<Value>| reply.as_ref().is_err_and(|error| !is_known_failure(error));
         self.inner.failures.increment(replies.iter().filter(failed).count() as u64);
         replies.into_iter().map(|reply| self.inner.faults.after(reply)).collect()
+    }
+
+    async fn send_all_routed(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Result<Vec<Result<Value>>> {
+        match &self.inner.route {
+            Route::Cluster(cluster) => Ok(cluster.send_all(commands).await),
+            Route::Single(node) => {
+                let mut pipeline = Pipeline::with_capacity(commands.len());
+                for (_, command) in commands {
+                    pipeline.add_command(command);
+                }
+                node.send_all(&pipeline).await
+            }
+        }
     }
 
     /// Runs a script on the server that owns its first key.
@@ -490,7 +499,7 @@ impl Client {
         if self.inner.knows_clock.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Box::pin(self.in_time(self.measure_offset())).await.map_err(|error| match error {
+        self.in_time(Box::pin(self.measure_offset())).await.map_err(|error| match error {
             // The command that may have been executed is not the caller's.
             Error::Indeterminate { cause, .. } => Error::Unavailable(cause),
             error => error,
@@ -503,25 +512,25 @@ impl Client {
         self.inner.route.dialer().response_timeout
     }
 
+    /// Returns `true` unless the caller is on a runtime other than the connections' own.
+    fn is_at_home(&self) -> bool {
+        let here = tokio::runtime::Handle::try_current();
+        here.map_or(true, |here| Some(here.id()) == self.inner.home)
+    }
+
     /// Applies a time-out to calls from a runtime other than the connections' own. The connections'
     /// time-outs run on their own runtime, which may be stalled.
-    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        // Pinned once: the future is large, and `Clock::timeout` would hold a copy of it.
-        let mut work = pin!(work);
-        match tokio::runtime::Handle::try_current() {
-            Ok(here) if Some(here.id()) != self.inner.home => {}
-            _ => return work.await,
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>> + Unpin) -> Result<T> {
+        if self.is_at_home() {
+            return work.await;
         }
         let dialer = self.inner.route.dialer();
         let waited = dialer.connect_timeout + dialer.response_timeout * 2;
-        tokio::select! {
-            biased;
-            done = &mut work => done,
-            () = self.network_clock().sleep(waited) => {
-                let cause = "nothing came from the handle's runtime, where its connections are";
-                Err(Error::Indeterminate { waited, cause: cause.into() })
-            }
-        }
+        let done = self.network_clock().timeout(waited, work).await;
+        done.unwrap_or_else(|| {
+            let cause = "nothing came from the handle's runtime, where its connections are".into();
+            Err(Error::Indeterminate { waited, cause })
+        })
     }
 
     fn admit(&self) -> Result<()> {

@@ -62,6 +62,9 @@ impl TestServer {
     /// Like [`start`](TestServer::start), but time also passes by itself, `speed` times as fast as on
     /// the wall: nothing waits for an `advance` that does not come.
     ///
+    /// Replies and loaders take their real time: at 100 a loader of 50 ms takes five seconds of the
+    /// handle's time, and at 1,000 a lease may end before its renewal is answered.
+    ///
     /// # Errors
     /// [`Error::Invalid`](crate::error::Error::Invalid) unless `speed` is from 1 to 10,000; otherwise as
     /// [`start`](TestServer::start).

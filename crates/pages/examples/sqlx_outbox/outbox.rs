@@ -1,4 +1,5 @@
-//! An outbox table as the recovery log of a cache, with sqlx: copy this file, and keep the line of your database.
+//! An outbox table as the recovery log of a cache, with sqlx: copy this file, and keep the imports, the constant and the last
+//! line of your database.
 //!
 //! A row names a cache and one of its entries that has to be invalidated. The application inserts it in the
 //! transaction that changes its own row ([`SqliteOutbox::note`]), so both are committed or neither is. Every

@@ -2,14 +2,16 @@
 
 use redis::{Arg, Cmd};
 
-/// Commands that change the connection for its other users.
+/// Commands that change the connection for its other users, or end it.
 const STATEFUL: &[&str] = &[
     "AUTH",
     "ASKING",
     "DISCARD",
     "EXEC",
     "HELLO",
+    "HOST:",
     "MULTI",
+    "POST",
     "QUIT",
     "READONLY",
     "READWRITE",
@@ -18,12 +20,13 @@ const STATEFUL: &[&str] = &[
     "UNWATCH",
     "WATCH",
 ];
-/// Commands whose replies never end.
-const ENDLESS: &[&str] = &[
+/// Commands that have no reply, or replies without end: others would get the wrong ones.
+const UNANSWERED: &[&str] = &[
     "MONITOR",
     "PSUBSCRIBE",
     "PSYNC",
     "PUNSUBSCRIBE",
+    "REPLCONF",
     "SSUBSCRIBE",
     "SUBSCRIBE",
     "SUNSUBSCRIBE",
@@ -42,6 +45,20 @@ const BLOCKING: &[&str] = &[
     "BZPOPMIN",
     "WAIT",
     "WAITAOF",
+];
+/// What `CLIENT` may be asked: everything else is about the connection itself.
+const OF_CLIENT: &[&str] = &[
+    "GETNAME",
+    "GETREDIR",
+    "HELP",
+    "ID",
+    "INFO",
+    "KILL",
+    "LIST",
+    "PAUSE",
+    "TRACKINGINFO",
+    "UNBLOCK",
+    "UNPAUSE",
 ];
 /// Commands without a key, which any server may answer.
 const KEYLESS: &[&str] = &[
@@ -101,21 +118,40 @@ fn is_one_of(name: &[u8], list: &[&str]) -> bool {
 pub(super) fn refusal(command: &Cmd) -> Option<String> {
     let words = words(command);
     let name = words.first()?;
-    let says = |word: &str| words.iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
-    let reads_streams = is_one_of(name, &["XREAD", "XREADGROUP"]);
-    let why = if is_one_of(name, STATEFUL) {
-        "would change the connection for its other users"
-    } else if is_one_of(name, ENDLESS) {
-        "would turn the connection into a subscription; see Client::pubsub"
-    } else if is_one_of(name, BLOCKING) || reads_streams && says("BLOCK") {
-        "would block the connection for its other users; see Client::dedicated"
-    } else if is_one_of(name, &["CLIENT"]) && (says("REPLY") || says("TRACKING") || says("CACHING"))
+    let second = words.get(1).copied().unwrap_or_default();
+    let why = if is_one_of(name, STATEFUL)
+        || is_one_of(name, &["CLIENT"]) && !is_one_of(second, OF_CLIENT)
+        || is_one_of(name, &["SCRIPT"]) && is_one_of(second, &["DEBUG"])
     {
         "would change the connection for its other users"
+    } else if is_one_of(name, UNANSWERED) {
+        "has not one reply; for subscriptions see Client::pubsub"
+    } else if is_one_of(name, BLOCKING) || blocks(&words) {
+        "would block the connection for its other users; see Client::dedicated"
     } else {
         return None;
     };
     Some(format!("{} {why}", String::from_utf8_lossy(name).to_ascii_uppercase()))
+}
+
+/// Returns `true` if a read of streams has the option `BLOCK`. Streams, groups and consumers may be
+/// called so, too.
+fn blocks(words: &[&[u8]]) -> bool {
+    let options = match words.first() {
+        Some(name) if is_one_of(name, &["XREAD"]) => 1,
+        Some(name) if is_one_of(name, &["XREADGROUP"]) => 4,
+        _ => return false,
+    };
+    let options = words.iter().skip(options);
+    let mut options = options.take_while(|word| !is_one_of(word, &["STREAMS"]));
+    options.any(|word| is_one_of(word, &["BLOCK"]))
+}
+
+/// Returns `true` if every server of a Cluster must get a command: scripts are kept by each.
+pub(super) fn is_for_all(command: &Cmd) -> bool {
+    let words = words(command);
+    let is = |at: usize, list: &[&str]| words.get(at).is_some_and(|word| is_one_of(word, list));
+    is(0, &["SCRIPT"]) && is(1, &["FLUSH", "LOAD"])
 }
 
 /// Returns the first key of a command; empty if it has none.
@@ -126,6 +162,8 @@ pub(super) fn key_of(command: &Cmd) -> Vec<u8> {
         None
     } else if is_one_of(name, SECOND) || is_one_of(name, COUNTED) {
         Some(2)
+    } else if is_one_of(name, &["MIGRATE"]) {
+        Some(3)
     } else if is_one_of(name, SCRIPTS) {
         words.get(2).is_some_and(|count| *count != b"0").then_some(3)
     } else if is_one_of(name, &["XREAD", "XREADGROUP"]) {
@@ -177,11 +215,28 @@ mod tests {
             "blpop k 0",
             "SUBSCRIBE c",
             "XREAD BLOCK 0 STREAMS k 0",
+            "XREADGROUP GROUP g c COUNT 1 block 5 STREAMS k >",
             "CLIENT REPLY OFF",
+            "CLIENT SETNAME bob",
+            "client no-evict on",
+            "CLIENT",
+            "REPLCONF ACK 0",
+            "replconf GETACK *",
+            "SCRIPT DEBUG YES",
+            "POST /",
         ] {
             assert!(refusal(&command(text)).is_some(), "{text}");
         }
-        for text in ["GET SELECT", "XREAD STREAMS k 0", "CLIENT LIST", "PUBLISH c m"] {
+        for text in [
+            "GET SELECT",
+            "XREAD STREAMS k 0",
+            "XREAD COUNT 1 STREAMS BLOCK 0",
+            "XREADGROUP GROUP BLOCK block STREAMS block >",
+            "CLIENT LIST",
+            "client id",
+            "SCRIPT LOAD x",
+            "PUBLISH c m",
+        ] {
             assert_eq!(refusal(&command(text)), None, "{text}");
         }
     }

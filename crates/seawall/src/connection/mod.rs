@@ -28,14 +28,14 @@ use redis::{
     Value, aio::ConnectionLike,
 };
 
-use self::command::{key_of, refusal};
+use self::command::{is_for_all, key_of, refusal};
 use crate::{Builder, Client, Error, Result, Seawall, Topology};
 
 /// A connection for the application's own commands, from [`Seawall::connection`]; a cheap clone.
 ///
 /// All clones share the handle's connections, its time-outs and its reconnects. On a Cluster each
-/// command goes to the server of its first key, one without a key (`KEYS`, `FLUSHALL`) to any one of
-/// them. The handle's prefix is not added to keys.
+/// command goes to the server of its first key, one without a key (`KEYS`, `FLUSHALL`) to the
+/// server of slot 0, and `SCRIPT LOAD` to all of them. The handle's prefix is not added to keys.
 ///
 /// Refused are commands that would change the connection for its other users (`SELECT`, `WATCH`), block
 /// it (`BLPOP`, `XREAD … BLOCK`) or turn it into a subscription; on a Cluster also atomic pipelines.
@@ -111,7 +111,19 @@ impl Seawall {
 impl Connection {
     async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         check(command)?;
+        if is_for_all(command) && self.client.topology() == Topology::Cluster {
+            return self.send_to_all(command).await;
+        }
         self.client.send(&key_of(command), command).await.map_err(into_redis)
+    }
+
+    /// Sends a command to every primary of a Cluster. Returns one of their replies, or the first error.
+    async fn send_to_all(&self, command: &Cmd) -> RedisResult<Value> {
+        let mut last = Value::Nil;
+        for node in self.client.nodes() {
+            last = node.send(command).await.map_err(into_redis)?;
+        }
+        Ok(last)
     }
 
     /// Sends a pipeline. Error replies are among the values, as callers of the `redis` crate expect.
@@ -165,15 +177,24 @@ fn invalid(why: String) -> RedisError {
 /// Converts an error, so that callers can still tell what was not sent from what is unknown.
 fn into_redis(error: Error) -> RedisError {
     let kind = match &error {
-        Error::Refused { code, message } => {
-            return redis::make_extension_error(code.to_string(), Some(message.to_string()));
-        }
+        Error::Refused { code, message } => return refused(code, message),
         Error::Indeterminate { .. } => io::ErrorKind::TimedOut,
         Error::Unavailable(_) | Error::Closed => io::ErrorKind::ConnectionRefused,
         Error::Invalid(text) => return invalid(text.clone()),
         _ => io::ErrorKind::InvalidData,
     };
     io::Error::new(kind, error).into()
+}
+
+/// Makes an error reply what the `redis` crate makes of it: its kind decides what that crate does next,
+/// for example whether a script is loaded.
+fn refused(code: &str, message: &str) -> RedisError {
+    let line = format!("-{code} {message}").replace(['\r', '\n'], " ") + "\r\n";
+    match redis::parse_redis_value(line.as_bytes()) {
+        Ok(Value::ServerError(error)) => error.into(),
+        Ok(_) => redis::make_extension_error(code.to_owned(), Some(message.to_owned())),
+        Err(error) => error,
+    }
 }
 
 fn into_value(reply: Result<Value>) -> RedisResult<Value> {

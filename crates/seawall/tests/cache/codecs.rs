@@ -14,6 +14,7 @@ on_every_backend! {
     the_built_in_codecs_read_each_other
     a_type_that_serde_does_not_know_has_its_own_codec
     bytes_that_a_codec_refuses_are_a_miss
+    a_codec_that_panics_is_one_that_refuses
 }
 
 /// A type without serde's traits.
@@ -44,6 +45,32 @@ impl Codec<Celsius> for Floats {
     fn decode(&self, bytes: &[u8]) -> Result<Celsius, CodecError> {
         let value = f32::from_be_bytes(bytes.try_into()?);
         if value < -273.15 { Err("too cold".into()) } else { Ok(Celsius(value)) }
+    }
+}
+
+/// Panics at values from 1,000 on: when it writes them, or when it reads them.
+struct Panics {
+    when_written: bool,
+}
+
+impl Codec<u64> for Panics {
+    fn id(&self) -> u8 {
+        20
+    }
+
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+
+    fn encode(&self, value: &u64) -> Result<Vec<u8>, CodecError> {
+        assert!(*value < 1_000 || !self.when_written, "too large to write");
+        Ok(value.to_be_bytes().to_vec())
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<u64, CodecError> {
+        let value = u64::from_be_bytes(bytes.try_into()?);
+        assert!(value < 1_000, "too large to read");
+        Ok(value)
     }
 }
 
@@ -103,5 +130,30 @@ async fn bytes_that_a_codec_refuses_are_a_miss(setup: Setup) {
     let read = cache.get_or_load("Sun", load).await.expect("loaded, and not stored");
     assert_eq!(read.source, Source::Loaded);
     assert!(cache.get_as(Freshness::Strong, "Sun").await.expect("answered").is_none());
+    seawall.shutdown().await;
+}
+
+async fn a_codec_that_panics_is_one_that_refuses(setup: Setup) {
+    let seawall = setup.connect().await;
+    let build = |when_written| -> Cache<u64, u64> {
+        let builder = seawall.cache("panics").local_max_bytes(0);
+        builder.codec(Panics { when_written }).build().expect("options agree")
+    };
+    let (writes, reads) = (build(true), build(false));
+    let error = writes.put(&1, &1_000).await.expect_err("it cannot be written");
+    assert!(error.to_string().contains("too large to write"), "{error}");
+    let read = writes.get_or_load(&1, || async { io::Result::Ok(1_000) }).await;
+    assert_eq!(read.expect("loaded, and not stored").source, Source::Loaded);
+    reads.put(&2, &1_000).await.expect("stored");
+    assert!(reads.get(&2).await.expect("answered").is_none(), "a miss");
+    let many = reads.get_many(&[2], |keys: Vec<u64>| async move {
+        io::Result::Ok(keys.into_iter().map(|key| (key, 7)).collect())
+    });
+    let read = many.await.remove(0).expect("loaded");
+    assert_eq!((read.source, read.value.as_deref()), (Source::Loaded, Some(&7)));
+    assert_eq!(
+        reads.get(&2).await.expect("answered").expect("replaced").value.as_deref(),
+        Some(&7)
+    );
     seawall.shutdown().await;
 }

@@ -19,6 +19,7 @@ on_every_backend! {
     an_error_reply_keeps_its_code
     what_others_would_notice_is_refused
     atomic_pipelines_are_atomic
+    a_script_is_loaded_where_it_is_missing
 }
 
 async fn commands_and_pipelines_reach_the_server_of_their_key(setup: Setup) {
@@ -83,6 +84,29 @@ async fn what_others_would_notice_is_refused(setup: Setup) {
     assert!(pipeline.query_async::<()>(&mut connection).await.is_err());
     let nothing: Option<u64> = connection.get("own-first").await.expect("answered");
     assert_eq!(nothing, None, "of a pipeline that is refused nothing is sent");
+    seawall.shutdown().await;
+}
+
+/// As the `redis` crate runs a script: by its digest, and after `NOSCRIPT` it is loaded.
+async fn a_script_is_loaded_where_it_is_missing(setup: Setup) {
+    let seawall = setup.connect().await;
+    let mut connection = seawall.connection();
+    let text = format!("return ARGV[1] .. '{:x}'", rand::random::<u64>());
+    let evalsha = |digest: &str, key: &str| {
+        let mut command = cmd("EVALSHA");
+        command.arg(digest).arg(1).arg(key).arg("tea");
+        command
+    };
+    let missing = evalsha(&"0".repeat(40), "own").query_async::<String>(&mut connection).await;
+    let missing = missing.expect_err("it does not exist");
+    assert_eq!(missing.kind(), ErrorKind::Server(redis::ServerErrorKind::NoScript));
+    let digest: String =
+        cmd("SCRIPT").arg("LOAD").arg(&text).query_async(&mut connection).await.expect("loaded");
+    for number in 0..20 {
+        let command = evalsha(&digest, &format!("own:{number}"));
+        let said: String = command.query_async(&mut connection).await.expect("every server has it");
+        assert!(said.starts_with("tea"), "{said}");
+    }
     seawall.shutdown().await;
 }
 
