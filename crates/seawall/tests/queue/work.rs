@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -137,9 +138,11 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     });
     let worker = worker.expect("valid");
     eventually("all hands are full", async || begun.load(Ordering::SeqCst) == 4).await;
-    let stopping = tokio::spawn(worker.stop());
+    // Told before the gate opens: otherwise all of them may be done first.
+    let mut stopping = pin!(worker.stop());
+    assert!(futures_util::poll!(&mut stopping).is_pending(), "some are in hand");
     gate.add_permits(1_000);
-    stopping.await.expect("no panic");
+    stopping.await;
     let finished = begun.load(Ordering::SeqCst);
     let status = queue.status().await.expect("answered");
     assert_eq!((status.leased, status.waiting), (0, 50 - finished));

@@ -1,6 +1,7 @@
 //! The end of a worker: it finishes what it has in hand, and leaves nothing half done.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -42,9 +43,11 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     let worker = worker.expect("valid");
     gate.add_permits(20);
     eventually("some are done", async || done.load(Ordering::SeqCst) == 20).await;
-    let stopping = tokio::spawn(worker.stop());
+    // Told before the gate opens: otherwise all of them may be done first.
+    let mut stopping = pin!(worker.stop());
+    assert!(futures_util::poll!(&mut stopping).is_pending(), "some are in hand");
     gate.add_permits(1_000);
-    assert_eq!(stopping.await.expect("no panic"), Drained::Clean);
+    assert_eq!(stopping.await, Drained::Clean);
     let finished = done.load(Ordering::SeqCst);
     let status = stream.status("g").await.expect("answered");
     assert_eq!(status.pending, 0, "what was in hand is done and acknowledged");
