@@ -46,7 +46,7 @@ use crate::{
 
 /// How long a claim in progress keeps its permits from other shards.
 const SEATS_KEPT_FOR: Duration = Duration::from_millis(50);
-/// Most items that one claim takes, and that one call settles or extends.
+/// Most items that one claim takes, and that one call settles.
 const AT_ONCE: usize = 64;
 /// Longest delay between two attempts at an item that failed.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);

@@ -75,7 +75,7 @@ async fn what_others_would_notice_is_refused(setup: Setup) {
         connection.blpop::<_, Option<String>>("own-list", 1.0).await.expect_err("it blocks");
     assert_eq!(error.kind(), ErrorKind::InvalidClientConfig);
     assert!(error.to_string().contains("BLPOP would block the connection"), "{error}");
-    for mut command in [cmd("SELECT"), cmd("subscribe"), cmd("WATCH")] {
+    for mut command in [cmd("SELECT"), cmd("subscribe"), cmd("WATCH"), cmd("REPLCONF")] {
         let refused = command.arg("1").query_async::<()>(&mut connection).await;
         assert_eq!(refused.expect_err("refused").kind(), ErrorKind::InvalidClientConfig);
     }
