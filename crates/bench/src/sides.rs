@@ -52,6 +52,19 @@ pub(crate) struct Report {
     ratio: f64,
     /// Theirs divided by theirs, measured the same way.
     control: f64,
+    /// This process' processor time per operation, theirs divided by ours: above 1, ours needs less.
+    /// Other load on the machine affects it less than throughput.
+    cpu_ratio: f64,
+    /// Nanoseconds of processor time per operation of ours.
+    cpu_ns: f64,
+}
+
+/// One turn of one side.
+struct Turn {
+    /// Operations per second of the plan's time.
+    rate: f64,
+    /// Nanoseconds of processor time per operation.
+    cpu_ns: f64,
 }
 
 /// One side: the whole work of a task until told to stop. Returns the number of operations.
@@ -67,19 +80,26 @@ impl Plan {
         theirs: Side,
     ) -> Report {
         let mut rates: [Vec<f64>; 3] = Default::default();
+        let mut cpu_ns: [Vec<f64>; 3] = Default::default();
         // The first round warms up and does not count.
         for round in 0..=self.rounds {
-            for (side, rates) in [&ours, &theirs, &theirs].into_iter().zip(&mut rates) {
-                let rate = self.take_turn(side).await;
+            for (number, side) in [&ours, &theirs, &theirs].into_iter().enumerate() {
+                let turn = self.turn(side).await;
                 if round > 0 {
-                    rates.push(rate);
+                    rates[number].push(turn.rate);
+                    cpu_ns[number].push(turn.cpu_ns);
                 }
             }
         }
         let ratio = |a: &[f64], b: &[f64]| median(a.iter().zip(b).map(|(a, b)| a / b).collect());
         // The mean of their two turns in a round represents them.
-        let both: Vec<f64> = rates[1].iter().zip(&rates[2]).map(|(a, b)| (a + b) / 2.0).collect();
+        let mean = |[_, a, b]: &[Vec<f64>; 3]| -> Vec<f64> {
+            a.iter().zip(b).map(|(a, b)| f64::midpoint(*a, *b)).collect()
+        };
+        let both = mean(&rates);
         Report {
+            cpu_ratio: ratio(&mean(&cpu_ns), &cpu_ns[0]),
+            cpu_ns: median(cpu_ns[0].clone()),
             subject,
             against,
             ours: median(rates[0].clone()),
@@ -91,8 +111,12 @@ impl Plan {
 
     /// Returns the operations per second of one side in one turn.
     pub(crate) async fn take_turn(&self, side: &Side) -> f64 {
+        self.turn(side).await.rate
+    }
+
+    async fn turn(&self, side: &Side) -> Turn {
         let stop = Arc::new(AtomicBool::new(false));
-        let started = self.time.now();
+        let (started, cpu) = (self.time.now(), Time::Processor.now());
         let tasks: Vec<_> =
             (0..self.tasks).map(|_| tokio::spawn(side(Arc::clone(&stop)))).collect();
         tokio::time::sleep(self.turn).await;
@@ -101,7 +125,11 @@ impl Plan {
         for task in tasks {
             operations += task.await.unwrap_or(0);
         }
-        operations as f64 / (self.time.now() - started).as_secs_f64()
+        let cpu = Time::Processor.now() - cpu;
+        Turn {
+            rate: operations as f64 / (self.time.now() - started).as_secs_f64(),
+            cpu_ns: cpu.as_nanos() as f64 / operations.max(1) as f64,
+        }
     }
 }
 

@@ -56,7 +56,8 @@ fn page(results: &Results, rounds: usize) -> String {
          64 tasks on two threads, a metrics recorder installed. Both sides take turns in one process \
          on one server (or one Cluster of three primaries, all on this machine), {rounds} rounds; the \
          ratio is the median of the rounds' ratios, ours divided by theirs, above 1 is faster. The \
-         control is their side against itself: what noise alone does.\n\n![Throughput, ours against \
+         control is their side against itself: what noise alone does. CPU is the processor \
+         time of this process per operation, theirs divided by ours, above 1 needs less.\n\n![Throughput, ours against \
          bare commands](benchmarks-data.svg)\n\n",
         machine()
     );

@@ -162,6 +162,7 @@ fn compare(
         theirs: median(theirs_all),
         ratio: median(ratios),
         control: median(controls),
+        cpu_ratio: None,
         goal: Some(goal),
     };
     Ok(Compared { report, used: our_at })

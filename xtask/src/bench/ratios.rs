@@ -20,6 +20,9 @@ pub(super) struct Report {
     pub(super) theirs: f64,
     pub(super) ratio: f64,
     pub(super) control: f64,
+    /// Processor time per operation, theirs divided by ours.
+    #[serde(default)]
+    pub(super) cpu_ratio: Option<f64>,
     /// The minimum ratio, if there is one.
     #[serde(default)]
     pub(super) goal: Option<f64>,
@@ -60,14 +63,15 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 /// Writes the table of all comparisons.
 pub(super) fn table(out: &mut String, reports: &[Report]) {
     out.push_str(
-        "| what | against | ours, per second | theirs, per second | ratio | control | goal |\n\
-         | --- | --- | ---: | ---: | ---: | ---: | ---: |\n",
+        "| what | against | ours, per second | theirs, per second | ratio | control | CPU | goal |\n\
+         | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     for report in reports {
         let goal = report.goal.map_or_else(String::new, |goal| format!("at least {goal:.2}"));
+        let cpu = report.cpu_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         let _ = writeln!(
             out,
-            "| {} | {} | {:.0} | {:.0} | **{:.2}** | {:.2} | {goal} |",
+            "| {} | {} | {:.0} | {:.0} | **{:.2}** | {:.2} | {cpu} | {goal} |",
             report.subject,
             report.against,
             report.ours,

@@ -61,7 +61,8 @@ fn page(results: &Results, rounds: usize) -> String {
          64 tasks on two threads, one connection, values of 256 bytes, a metrics recorder installed. \
          Both sides take turns in one process on one redis-server, {rounds} rounds; the ratio is the \
          median of the rounds' ratios, ours divided by theirs, above 1 is faster. The control is their \
-         side against itself: what noise alone does. Hits in the first level, which wait for nothing, are \
+         side against itself: what noise alone does. CPU is the processor \
+         time of this process per operation, theirs divided by ours, above 1 needs less. Hits in the first level, which wait for nothing, are \
          counted per second of processor time, the others per second of the clock.\n\n![Throughput, ours against the bare \
          library](benchmarks-toolkit.svg)\n\n",
         machine()
