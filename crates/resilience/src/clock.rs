@@ -10,18 +10,17 @@
 //! does: a holder that wakes up must not believe that it still holds. Moments of the two cannot be
 //! compared.
 
+mod manual;
+
 use std::{
     fmt,
     ops::{Add, Sub},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
-use tokio::sync::watch;
+
+pub use self::manual::ManualTime;
 
 /// A point in monotonic time, comparable with others of the same clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -100,14 +99,6 @@ pub struct Clock {
     manual: Option<ManualTime>,
 }
 
-/// Controls a manual clock.
-#[derive(Clone)]
-pub struct ManualTime {
-    nanos: Arc<watch::Sender<u64>>,
-    /// Total time for which the machine was suspended.
-    suspended_nanos: Arc<AtomicU64>,
-}
-
 /// Reads a clock of the machine, in nanoseconds since it started.
 fn machine(clock: ClockId) -> Moment {
     let time = clock_gettime(clock);
@@ -140,8 +131,7 @@ impl Clock {
     /// Creates a clock that stands still until a test advances it.
     #[must_use]
     pub fn manual() -> (Self, ManualTime) {
-        let nanos = Arc::new(watch::Sender::new(0));
-        let time = ManualTime { nanos, suspended_nanos: Arc::default() };
+        let time = ManualTime::default();
         (Clock { manual: Some(time.clone()) }, time)
     }
 
@@ -192,8 +182,7 @@ impl Clock {
     pub async fn sleep(&self, time: Duration) {
         match &self.manual {
             None => tokio::time::sleep(time).await,
-            // Boxed: every future that sleeps would be larger, for what only tests do.
-            Some(manual) => Box::pin(manual.reached(manual.now() + time)).await,
+            Some(manual) => manual.reached(manual.now() + time).await,
         }
     }
 
@@ -201,7 +190,7 @@ impl Clock {
     pub async fn sleep_until(&self, moment: Moment) {
         match &self.manual {
             None => tokio::time::sleep(moment.since(self.now())).await,
-            Some(manual) => Box::pin(manual.reached(moment)).await,
+            Some(manual) => manual.reached(moment).await,
         }
     }
 
@@ -226,45 +215,6 @@ impl Clock {
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.manual.is_some() { "Clock(manual)" } else { "Clock(system)" })
-    }
-}
-
-impl ManualTime {
-    /// Advances time and wakes the tasks that waited for it.
-    pub fn advance(&self, by: Duration) {
-        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        self.nanos.send_modify(|now| *now = now.saturating_add(by));
-    }
-
-    /// Simulates a suspension of the machine: timers stand still, leases continue.
-    pub fn suspend(&self, by: Duration) {
-        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        self.suspended_nanos.fetch_add(by, Ordering::SeqCst);
-    }
-
-    /// Returns the current time.
-    #[must_use]
-    pub fn now(&self) -> Moment {
-        Moment(*self.nanos.borrow())
-    }
-
-    /// Waits until this moment.
-    async fn reached(&self, moment: Moment) {
-        let mut hand = self.nanos.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
-        let _ = hand.wait_for(|&now| now >= moment.0).await;
-    }
-
-    /// Returns the current time plus all suspensions, as seen by machines that were not suspended.
-    #[must_use]
-    pub fn with_suspension(&self) -> Moment {
-        self.now() + Duration::from_nanos(self.suspended_nanos.load(Ordering::SeqCst))
-    }
-}
-
-impl fmt::Debug for ManualTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ManualTime").field(&self.now()).finish()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     hub::{Settled, lock},
     limits,
     notice::Level,
-    sockets::Sockets,
+    sockets::{Admission, Sockets},
     turns::Duty,
 };
 
@@ -47,7 +47,10 @@ impl EventLoop {
                 sockets.dirty = dirty; // Kept for its capacity.
                 drop(guard);
                 if !requests.is_empty() {
-                    self.busy_with(Duty::Host, || self.handle(requests));
+                    if self.busy_with(Duty::Host, || self.hub.handle(requests)) {
+                        let admission = Admission::of(self.hub.core.engine().settings());
+                        lock(&self.sockets).admission = admission;
+                    }
                     // Clients that got their replies may have more to do.
                     self.hub.core.tick();
                     sleep.timeout = Duration::ZERO;

@@ -89,8 +89,8 @@ pub(crate) struct Hub {
     pub(crate) journal: Option<Arc<dyn Journal>>,
     pub(crate) notices: Notices,
     exchange: Mutex<Exchange>,
-    /// Wakes the event loop.
-    waker: mio::Waker,
+    /// Wakes the event loop; a [`Host`](crate::Host) has none.
+    waker: Option<mio::Waker>,
     /// When the event loop wakes by itself, in unix milliseconds.
     sleeps_until: AtomicI64,
     /// In-process tasks whose replies wait for the log.
@@ -99,7 +99,8 @@ pub(crate) struct Hub {
     refusing: AtomicBool,
     /// A script was aborted during shutdown; nothing is logged from there on.
     abandoned: AtomicBool,
-    cleaner: Cleaner,
+    /// Frees large values on a thread; `None` frees them at once.
+    cleaner: Option<Cleaner>,
     stopping: AtomicBool,
     stopped: AtomicBool,
 }
@@ -121,18 +122,18 @@ impl Hub {
         core: Arc<Core>,
         journal: Option<Arc<dyn Journal>>,
         notices: Notices,
-        waker: mio::Waker,
+        waker: Option<mio::Waker>,
     ) -> Self {
         Self {
             core,
             journal,
             notices,
             exchange: Mutex::default(),
-            waker,
             sleeps_until: AtomicI64::new(i64::MAX),
             held: Mutex::default(),
             refusing: AtomicBool::new(false),
-            cleaner: Cleaner::default(),
+            cleaner: waker.is_some().then(Cleaner::default),
+            waker,
             abandoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -206,8 +207,8 @@ impl Hub {
         for waker in settled.wakers {
             waker.wake();
         }
-        if !settled.garbage.is_empty() {
-            self.cleaner.drop_later(settled.garbage);
+        if let Some(cleaner) = self.cleaner.as_ref().filter(|_| !settled.garbage.is_empty()) {
+            cleaner.drop_later(settled.garbage);
         }
         if settled.wake_loop {
             self.wake_loop();
@@ -221,6 +222,11 @@ impl Hub {
         requests.append(&mut exchange.requests);
     }
 
+    /// Returns `true` if commands have requested something of their host.
+    pub(crate) fn has_requests(&self) -> bool {
+        !lock(&self.exchange).requests.is_empty()
+    }
+
     /// Records when the event loop wakes by itself. Called under the engine's lock.
     pub(crate) fn set_sleep(&self, until_unix_ms: i64) {
         self.sleeps_until.store(until_unix_ms, Ordering::Relaxed);
@@ -228,7 +234,7 @@ impl Hub {
 
     /// Ends the event loop's sleep.
     pub(crate) fn wake_loop(&self) {
-        if let Err(error) = self.waker.wake() {
+        if let Some(Err(error)) = self.waker.as_ref().map(mio::Waker::wake) {
             self.notices.tell(Level::Warning, format_args!("cannot wake the event loop: {error}"));
         }
     }
@@ -260,8 +266,19 @@ impl Hub {
         lock(&self.held).push(waker.clone());
     }
 
+    /// Lets the log wake the sessions whose replies wait for it.
+    pub(crate) fn listen_to_log(self: &Arc<Self>) {
+        let Some(journal) = &self.journal else { return };
+        let weak = Arc::downgrade(self);
+        journal.listen(Arc::new(move || {
+            if let Some(hub) = weak.upgrade() {
+                hub.log_moved();
+            }
+        }));
+    }
+
     /// Called by the log when it has progressed or failed.
-    pub(crate) fn log_moved(&self) {
+    fn log_moved(&self) {
         for waker in mem::take(&mut *lock(&self.held)) {
             waker.wake();
         }

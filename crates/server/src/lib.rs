@@ -2,7 +2,8 @@
 //!
 //! [`Server::start`] returns a [`Handle`]. Clients connect over TCP, over a unix socket, or from
 //! inside the process through [`Handle::connect`], which needs no socket and no other thread. There
-//! are no statics: a process may run any number of servers.
+//! are no statics: a process may run any number of servers. A [`Host`] has no thread at all: its caller
+//! gives it time.
 //!
 //! ```text
 //! LocalStream (caller's thread) ──┐
@@ -20,6 +21,7 @@ mod error;
 mod event_loop;
 mod flush;
 mod give_back;
+mod host;
 mod hub;
 mod journal;
 mod limits;
@@ -35,6 +37,7 @@ mod turns;
 pub use clock::SystemClock;
 pub use config::Config;
 pub use error::{StartError, StopError};
+pub use host::Host;
 pub use journal::{Begun, Journal, JournalError, Listener, OpenJournal};
 pub use local::LocalStream;
 pub use notice::{Level, Notices};

@@ -3,19 +3,18 @@
 use seawall_engine::{HostRequest, SessionId};
 
 use crate::{
-    event_loop::EventLoop,
-    hub::lock,
+    hub::Hub,
     journal::{Begun, Journal, JournalError},
     notice::Level,
-    sockets::Admission,
 };
 
 /// A job for the log.
 type Task = fn(&dyn Journal) -> Result<(), JournalError>;
 
-impl EventLoop {
-    /// Handles the engine's requests.
-    pub(crate) fn handle(&self, requests: Vec<HostRequest>) {
+impl Hub {
+    /// Handles the engine's requests. Returns `true` if settings have changed.
+    pub(crate) fn handle(&self, requests: Vec<HostRequest>) -> bool {
+        let mut changed = false;
         for request in requests {
             match request {
                 HostRequest::Save(session) => self.persist(session, "OK", |log| log.save()),
@@ -31,7 +30,7 @@ impl EventLoop {
                 }
                 HostRequest::Reload(session) => self.persist(session, "OK", |log| log.reload()),
                 HostRequest::Shutdown { session, save } => self.shut_down(session, save),
-                HostRequest::SettingsChanged => self.settings_changed(),
+                HostRequest::SettingsChanged => changed = true,
                 HostRequest::RewriteConfig(session) => {
                     self.answer(session, Err("ERR The server is running without a config file"));
                 }
@@ -42,12 +41,17 @@ impl EventLoop {
                         2 => Level::Notice,
                         _ => Level::Warning,
                     };
-                    self.hub.notices.tell(level, format_args!("{text}"));
+                    self.notices.tell(level, format_args!("{text}"));
                 }
                 // The engine may add requests later; the session that asked must not wait for ever.
                 _ => {}
             }
         }
+        if changed && let Some(journal) = &self.journal {
+            let settings = self.core.engine().settings().clone();
+            journal.settings_changed(&settings);
+        }
+        changed
     }
 
     /// Lets the log begin a job, updates INFO, and answers the session that asked.
@@ -58,8 +62,8 @@ impl EventLoop {
         task: fn(&dyn Journal) -> Result<Begun, JournalError>,
     ) {
         let result = self.with_log(task);
-        if let Some(journal) = &self.hub.journal {
-            journal.describe(&mut self.hub.core.engine());
+        if let Some(journal) = &self.journal {
+            journal.describe(&mut self.core.engine());
         }
         match result {
             Ok(Begun::Now) => self.answer(session, Ok(&format!("{what} started"))),
@@ -72,7 +76,7 @@ impl EventLoop {
         &self,
         task: fn(&dyn Journal) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
-        match &self.hub.journal {
+        match &self.journal {
             Some(journal) => task(journal.as_ref()),
             None => Err(JournalError("nothing is kept: there is no data directory".into())),
         }
@@ -87,34 +91,26 @@ impl EventLoop {
     }
 
     fn answer(&self, session: SessionId, result: Result<&str, &str>) {
-        self.hub.core.engine().answer(session, result);
+        self.core.engine().answer(session, result);
     }
 
     /// Stops the server, after a snapshot if requested.
     fn shut_down(&self, session: SessionId, save: Option<bool>) {
         if save == Some(true)
-            && let Some(journal) = &self.hub.journal
+            && let Some(journal) = &self.journal
             && let Err(error) = journal.save()
         {
             let text = format_args!("not ending, because saving failed: {error}");
-            self.hub.notices.tell(Level::Warning, text);
+            self.notices.tell(Level::Warning, text);
             self.answer(session, Err("ERR Errors trying to SHUTDOWN. Check logs."));
             return;
         }
         if save == Some(false)
-            && let Some(journal) = &self.hub.journal
+            && let Some(journal) = &self.journal
         {
             journal.end_without_save();
         }
-        self.hub.notices.tell(Level::Notice, format_args!("ending by SHUTDOWN"));
-        self.hub.stop();
-    }
-
-    fn settings_changed(&self) {
-        let settings = self.hub.core.engine().settings().clone();
-        lock(&self.sockets).admission = Admission::of(&settings);
-        if let Some(journal) = &self.hub.journal {
-            journal.settings_changed(&settings);
-        }
+        self.notices.tell(Level::Notice, format_args!("ending by SHUTDOWN"));
+        self.stop();
     }
 }

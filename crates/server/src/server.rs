@@ -81,7 +81,7 @@ impl Server {
         introduce(&core, &addrs);
         let poll = Poll::new().map_err(StartError::System)?;
         let waker = mio::Waker::new(poll.registry(), WAKE).map_err(StartError::System)?;
-        let hub = Arc::new(Hub::new(core, journal, config.notices, waker));
+        let hub = Arc::new(Hub::new(core, journal, config.notices, Some(waker)));
         let event_loop =
             EventLoop::new(Arc::clone(&hub), clock, poll, listeners).map_err(StartError::System)?;
         let event_loop = Arc::new(event_loop);
@@ -106,8 +106,8 @@ fn introduce(core: &Core, addrs: &[SocketAddr]) {
         std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
 }
 
-/// Lets the engine serve sockets during long scripts, and lets the log wake sessions whose replies
-/// wait for it.
+/// Lets the engine serve sockets during long scripts, and the log wake sessions whose replies wait
+/// for it.
 fn connect_callbacks(hub: &Arc<Hub>, event_loop: &Arc<EventLoop>) {
     let weak = Arc::downgrade(event_loop);
     hub.core.set_busy_hook(Box::new(move || {
@@ -115,14 +115,7 @@ fn connect_callbacks(hub: &Arc<Hub>, event_loop: &Arc<EventLoop>) {
             event_loop.serve_while_busy();
         }
     }));
-    if let Some(journal) = &hub.journal {
-        let weak = Arc::downgrade(hub);
-        journal.listen(Arc::new(move || {
-            if let Some(hub) = weak.upgrade() {
-                hub.log_moved();
-            }
-        }));
-    }
+    hub.listen_to_log();
 }
 
 fn spawn(event_loop: Arc<EventLoop>, end: Arc<End>) -> std::io::Result<JoinHandle<()>> {

@@ -1,7 +1,7 @@
 //! Opens connections to an address or to the engine inside this process.
 //!
-//! All connections to Redis are opened here, so time-outs, TLS, login and socket options are set in
-//! one place: Nagle off, keep-alive on. All connections use RESP2: a pub/sub connection can do
+//! All connections to Redis are opened here, so time-outs, TLS and login are set in one place; the
+//! byte streams come from a [`Transport`]. All connections use RESP2: a pub/sub connection can do
 //! nothing else in it, which is intended, and every server from 6.2 on implements it the same way.
 
 #[cfg(feature = "embedded")]
@@ -10,17 +10,14 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, aio::PubSub};
 use seawall_resilience::clock::Clock;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::{
-    net::{TcpStream, UnixStream},
-    sync::watch,
-};
+use tokio::sync::watch;
 
 use super::{
     monitored::Monitored,
-    multiplexed::{MultiplexedConnection, Stream},
+    multiplexed::MultiplexedConnection,
     node::refused,
     tls::Tls,
+    transport::{ByteStream, Transport},
     url::Host,
 };
 use crate::error::{Error, Result};
@@ -51,6 +48,8 @@ pub(crate) struct Dialer {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: i64,
+    /// Opens the byte streams.
+    pub(crate) transport: Transport,
     /// Trusted authorities, if TLS is used.
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
@@ -114,18 +113,16 @@ impl Dialer {
     }
 
     /// Opens the byte stream.
-    async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>> {
+    async fn stream(&self, address: &Address) -> Result<Box<dyn ByteStream>> {
         match address {
             Address::Tcp(host) => {
-                let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
-                stream.set_nodelay(true)?;
-                SockRef::from(&stream).set_tcp_keepalive(&keepalive())?;
+                let stream = self.transport.open(address).await?;
                 match &self.tls {
                     Some(tls) => tls.wrap(&host.name, stream).await,
-                    None => Ok(Box::new(stream)),
+                    None => Ok(stream),
                 }
             }
-            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            Address::Unix(_) => Ok(self.transport.open(address).await?),
             #[cfg(feature = "embedded")]
             Address::Embedded => {
                 let engine = self.engine.as_ref().ok_or(Error::Closed)?;
@@ -193,14 +190,6 @@ fn nothing_sent(error: Error) -> Error {
         Error::Indeterminate { cause, .. } | Error::Unexpected(cause) => Error::Unavailable(cause),
         other => other,
     }
-}
-
-/// Detects a peer that vanished silently within about half a minute, even on an idle connection.
-fn keepalive() -> TcpKeepalive {
-    TcpKeepalive::new()
-        .with_time(Duration::from_secs(15))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(3)
 }
 
 impl fmt::Debug for Dialer {

@@ -20,6 +20,7 @@ mod sentinel;
 mod servers;
 mod slot;
 pub(crate) mod tls;
+pub(crate) mod transport;
 pub(crate) mod url;
 
 use std::{
@@ -51,7 +52,7 @@ pub(crate) use sentinel::Sentinels;
 pub use slot::{SLOTS, slot};
 use tokio::sync::{OnceCell, watch};
 
-pub use self::{dial::Address, url::Host};
+pub use self::{dial::Address, transport::ByteStream, url::Host};
 use self::{
     dial::Dialer,
     latency::{Latency, SAMPLE},

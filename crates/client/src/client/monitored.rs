@@ -6,7 +6,7 @@
 use redis::Pipeline;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-use super::multiplexed::Stream;
+use super::transport::ByteStream;
 use crate::error::{Error, Result};
 
 /// Maximum number of bytes kept per line.
@@ -14,12 +14,12 @@ const LINE: usize = 16 << 10;
 
 /// A connection in `MONITOR` mode.
 pub struct Monitored {
-    stream: BufReader<Box<dyn Stream>>,
+    stream: BufReader<Box<dyn ByteStream>>,
 }
 
 impl Monitored {
     /// Sends a greeting whose last command is `MONITOR`.
-    pub(super) async fn over(stream: Box<dyn Stream>, greeting: &Pipeline) -> Result<Self> {
+    pub(super) async fn over(stream: Box<dyn ByteStream>, greeting: &Pipeline) -> Result<Self> {
         let mut monitored = Monitored { stream: BufReader::new(stream) };
         monitored.stream.write_all(&greeting.get_packed_pipeline()).await?;
         monitored.stream.flush().await?;

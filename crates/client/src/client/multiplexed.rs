@@ -31,13 +31,13 @@ use std::{
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use redis::{Cmd, Pipeline};
 use seawall_resilience::clock::{Clock, Moment};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::oneshot,
-};
+use tokio::{io::AsyncWrite, sync::oneshot};
 use tokio_util::io::poll_read_buf;
 
-use super::replies::{Replies, Reply};
+use super::{
+    replies::{Replies, Reply},
+    transport::ByteStream,
+};
 use crate::error::{Error, Result};
 
 /// Maximum number of callers waiting on one connection. Beyond that the server is so far behind
@@ -48,11 +48,6 @@ const MAX_WAITING: usize = 1 << 18;
 const ANSWERS_AT_ONCE: usize = 16;
 /// A buffer larger than this is freed instead of reused.
 const KEPT_BYTES: usize = 256 * 1024;
-
-/// The byte stream under a connection.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// A connection. Dropping it ends it, even while callers wait for replies.
 pub(crate) struct MultiplexedConnection {
@@ -158,7 +153,11 @@ impl Pulse {
 
 impl MultiplexedConnection {
     /// Starts a connection over a stream. `patience` is the time-out for replies.
-    pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>, clock: &Clock) -> Self {
+    pub(super) fn over(
+        stream: Box<dyn ByteStream>,
+        patience: Option<Duration>,
+        clock: &Clock,
+    ) -> Self {
         let shared = Arc::new(Shared::new());
         let driver = Driver::new(Arc::clone(&shared), stream, patience, clock.clone());
         let driver = tokio::spawn(driver.run()).abort_handle();
@@ -240,7 +239,7 @@ fn given_up() -> Error {
 /// Reads from and writes to the stream.
 struct Driver {
     shared: Arc<Shared>,
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     replies: Replies,
     /// Waiting callers in the order of replies, with the time at which the driver took their
     /// commands.
@@ -270,7 +269,7 @@ impl Drop for Driver {
 impl Driver {
     fn new(
         shared: Arc<Shared>,
-        stream: Box<dyn Stream>,
+        stream: Box<dyn ByteStream>,
         patience: Option<Duration>,
         clock: Clock,
     ) -> Self {

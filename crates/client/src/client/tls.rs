@@ -5,9 +5,7 @@
 
 use std::path::Path;
 
-use tokio::net::TcpStream;
-
-use super::multiplexed::Stream;
+use super::transport::ByteStream;
 use crate::error::{Error, Result};
 
 #[cfg(feature = "tls")]
@@ -17,7 +15,7 @@ mod with_rustls {
     use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
     use tokio_rustls::TlsConnector;
 
-    use super::{Error, Path, Result, Stream, TcpStream};
+    use super::{ByteStream, Error, Path, Result};
 
     /// The settings of TLS connections; a cheap clone.
     #[derive(Clone)]
@@ -60,7 +58,11 @@ mod with_rustls {
         }
 
         /// Shakes hands over a connection to the server of this name.
-        pub(crate) async fn wrap(&self, host: &str, stream: TcpStream) -> Result<Box<dyn Stream>> {
+        pub(crate) async fn wrap(
+            &self,
+            host: &str,
+            stream: Box<dyn ByteStream>,
+        ) -> Result<Box<dyn ByteStream>> {
             let name = ServerName::try_from(host.to_owned()).map_err(|error| {
                 Error::Invalid(format!("{host} cannot be a server's name: {error}"))
             })?;
@@ -85,7 +87,11 @@ impl Tls {
     }
 
     #[expect(clippy::unused_async, reason = "with the feature `tls` it shakes hands")]
-    pub(crate) async fn wrap(&self, _: &str, _: TcpStream) -> Result<Box<dyn Stream>> {
+    pub(crate) async fn wrap(
+        &self,
+        _: &str,
+        _: Box<dyn ByteStream>,
+    ) -> Result<Box<dyn ByteStream>> {
         match *self {}
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "embedded")]
 use std::sync::Mutex;
 use std::{
-    fmt,
+    fmt, io,
     marker::PhantomData,
     ops::RangeInclusive,
     path::{Path, PathBuf},
@@ -18,9 +18,10 @@ use tokio_util::task::TaskTracker;
 use super::{Handle, Inner, slots::Slots};
 use crate::{
     client::{
-        Client, Cluster, Node, Route, Sentinels, Sources, Topology,
+        ByteStream, Client, Cluster, Node, Route, Sentinels, Sources, Topology,
         dial::{Address, Dialer},
         tls::Tls,
+        transport::Transport,
         url::{Place, Target},
     },
     error::{Error, Result},
@@ -65,6 +66,7 @@ pub struct Builder<H = Handle> {
     connect_timeout: Duration,
     response_timeout: Duration,
     local_max_bytes: u64,
+    transport: Transport,
     clock: Clock,
     network_clock: Clock,
     randomness: Randomness,
@@ -91,6 +93,7 @@ impl<H: From<Handle>> Builder<H> {
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
             local_max_bytes: 64 << 20,
+            transport: Transport::default(),
             clock: Clock::system(),
             network_clock: Clock::system(),
             randomness: Randomness::system(),
@@ -173,6 +176,40 @@ impl<H: From<Handle>> Builder<H> {
     #[must_use]
     pub fn local_max_bytes(mut self, bytes: u64) -> Self {
         self.local_max_bytes = bytes;
+        self
+    }
+
+    /// Sets the function that opens the byte stream of each connection, such as one through a tunnel.
+    /// Default: TCP and Unix sockets.
+    ///
+    /// It is called with the address of a server that the URL, the sentinels or the Cluster named. TLS
+    /// and login happen on the stream that it returns, within [`connect_timeout`](Self::connect_timeout).
+    /// An embedded engine has no streams to open.
+    ///
+    /// ```
+    /// # async fn open() -> Result<(), seawall::Error> {
+    /// use seawall::{Seawall, client::Address};
+    /// use tokio::net::TcpStream;
+    ///
+    /// let seawall = Seawall::builder("redis://redis.internal:6379")
+    ///     .transport(|address| async move {
+    ///         match address {
+    ///             // Ask the tunnel at the near end for this host; here it is only named.
+    ///             Address::Tcp(host) => TcpStream::connect(("127.0.0.1", host.port)).await,
+    ///             other => Err(std::io::Error::other(format!("no way to {other:?}"))),
+    ///         }
+    ///     })
+    ///     .connect_lazy()?;
+    /// # drop(seawall); Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn transport<F, Fut, S>(mut self, open: F) -> Self
+    where
+        F: Fn(Address) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<S>> + Send + 'static,
+        S: ByteStream + 'static,
+    {
+        self.transport = Transport::new(open);
         self
     }
 
@@ -296,6 +333,7 @@ impl<H: From<Handle>> Builder<H> {
             username: self.username.clone().or(target.username.clone()),
             password: self.find_password(&target)?,
             database: target.database,
+            transport: self.transport.clone(),
             tls: target.tls.then(|| Tls::trusting(self.ca_file.as_deref())).transpose()?,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
@@ -365,6 +403,7 @@ impl<H: From<Handle>> Builder<H> {
             username: None,
             password: self.sentinel_password.clone(),
             database: 0,
+            transport: dialer.transport.clone(),
             tls: dialer.tls.clone(),
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,

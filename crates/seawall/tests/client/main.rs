@@ -24,4 +24,5 @@ mod seeded;
 mod setup;
 mod shutdown;
 mod topologies;
+mod transport;
 mod ways_in;

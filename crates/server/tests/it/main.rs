@@ -5,6 +5,7 @@ mod debug_and_saves;
 mod eviction;
 mod full_disk;
 mod give_back;
+mod host;
 mod http;
 mod large_keys;
 mod large_values;

@@ -188,6 +188,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
+    use crate::client::transport::Transport;
 
     #[tokio::test]
     async fn a_node_without_slots_keeps_its_connection_until_there_are_too_many() {
@@ -195,6 +196,7 @@ mod tests {
             username: None,
             password: None,
             database: 0,
+            transport: Transport::default(),
             tls: None,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_secs(1),
