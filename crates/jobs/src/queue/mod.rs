@@ -34,17 +34,17 @@
 //! another in one step (they may be on different nodes).
 
 mod broadcast;
+mod core;
 mod decode;
 mod delayed;
-mod held;
 mod job;
 mod list_queue;
 mod shard;
-mod shard_worker;
 mod worker;
 
+pub use self::core::MAX_SHARDS;
 pub use broadcast::{Broadcast, Heard, Listener};
-pub use delayed::{Delayed, DelayedBuilder, MAX_SHARDS};
+pub use delayed::{Delayed, DelayedBuilder};
 pub use job::{
     Acked, Added, Changed, Claim, Dead, DeadItems, DelayedStatus, FailedShard, Given, Job, JobState,
 };

@@ -1,4 +1,12 @@
-//! The worker of a delayed queue: its settings, start and shutdown.
+//! The worker of a delayed queue: its settings and its start.
+//!
+//! For each shard, one task claims items and begins their handlers, and another settles them and
+//! extends the leases of items in progress.
+
+mod claim;
+mod dispatch;
+mod held;
+mod settle;
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -8,14 +16,16 @@ use seawall_client::{
     error::{Error, Result},
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 
-use super::{
-    delayed::{Core, Delayed},
-    job::Job,
-    shard_worker::{Handler, ShardWorker},
+use self::{
+    claim::Claimer,
+    dispatch::{Dispatcher, Handler},
+    held::HeldItems,
+    settle::Settler,
 };
-use crate::stream::{Outcome, handler_pool::HandlerPool};
+use super::{core::Core, delayed::Delayed, job::Job};
+use crate::worker::{HandlerPool, Outcome, Part, Running, Signals, renew_while, settle};
 
 /// Largest accepted concurrency: each leased item costs memory here and a lease to extend.
 const MOST: usize = 100_000;
@@ -103,42 +113,58 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
             return Err(Error::Invalid("a poll_interval below 1 ms would never rest".into()));
         }
         let handler: Handler<T> = Arc::new(move |job| handler(job).map(Into::into).boxed());
-        let stop = watch::Sender::new(false);
-        let ended = watch::Sender::new(false);
-        let worker = DelayedWorker { stop: stop.clone(), ended: ended.subscribe() };
         let pool = HandlerPool::new(self.settings.concurrency);
+        let signals = Signals::new();
+        let start = |shard| self.start_part(shard, &handler, &pool, &signals);
+        let parts = (0..self.core.shards.len()).map(start).collect();
+        let (name, timeout) = (self.core.name.clone(), self.settings.drain_timeout);
+        let conclude = async |_| ();
+        let running = Running::start(&self.handle, name, signals, pool, timeout, parts, conclude);
+        Ok(DelayedWorker { running })
+    }
+
+    /// Starts the tasks of one shard.
+    fn start_part(
+        &self,
+        shard: usize,
+        handler: &Handler<T>,
+        pool: &HandlerPool,
+        signals: &Signals,
+    ) -> Part<HeldItems> {
         let client = self.handle.client();
-        let tasks: Vec<_> = (0..self.core.shards.len())
-            .map(|shard| {
-                let shard_worker = ShardWorker::new(
-                    client,
-                    Arc::clone(&self.core),
-                    shard,
-                    self.settings.clone(),
-                    pool.clone(),
-                    Arc::clone(&handler),
-                );
-                self.handle.spawn_at_home(shard_worker.run(stop.subscribe()))
-            })
-            .collect();
-        let mut stopping = self.handle.stopping();
-        self.handle.spawn_at_home(async move {
-            let mut asked = stop.subscribe();
-            tokio::select! {
-                biased;
-                _ = asked.wait_for(|stop| *stop) => {}
-                _ = stopping.wait_for(|stop| *stop) => {}
-            }
-            stop.send_replace(true);
-            for task in tasks {
-                if let Err(error) = task.await {
-                    tracing::error!(%error, "a part of a delayed queue's worker did not end well");
-                }
-            }
-            pool.abandon();
-            ended.send_replace(true);
-        });
-        Ok(worker)
+        let held = Arc::new(HeldItems::default());
+        let (completions, reports) = mpsc::unbounded_channel();
+        let dispatcher = Dispatcher {
+            client: client.clone(),
+            core: Arc::clone(&self.core),
+            shard,
+            pool: pool.clone(),
+            handler: Arc::clone(handler),
+            completions,
+            held: Arc::clone(&held),
+        };
+        let core = Arc::clone(&self.core);
+        let claimer = Claimer::new(client, core, shard, &self.settings, Arc::new(dispatcher));
+        let (core, retry_delay) = (Arc::clone(&self.core), self.settings.retry_delay);
+        let settler = settle(
+            Settler::new(core, shard, retry_delay, Arc::clone(&held)),
+            reports,
+            signals.finish(),
+            client.clock().clone(),
+            client.network_clock().clone(),
+        );
+        let (core, leased) = (Arc::clone(&self.core), Arc::clone(&held));
+        let lease = core.policy.lease;
+        let extend = move || {
+            let (core, leased) = (Arc::clone(&core), Arc::clone(&leased));
+            async move { leased.extend(&core.shards[shard], lease).await }
+        };
+        let settle_and_extend = renew_while(client.clock().clone(), lease, extend, settler);
+        Part {
+            intake: self.handle.spawn_at_home(claimer.run(signals.stop())),
+            settlers: vec![self.handle.spawn_at_home(settle_and_extend)],
+            items: held,
+        }
     }
 }
 
@@ -147,22 +173,14 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
 /// Dropping it stops it in the background; [`DelayedWorker::stop`] waits until it has stopped.
 #[must_use = "a worker that is dropped stops"]
 pub struct DelayedWorker {
-    stop: watch::Sender<bool>,
-    ended: watch::Receiver<bool>,
+    running: Running<()>,
 }
 
 impl DelayedWorker {
     /// Stops claiming, waits for items in progress up to the drain timeout, and ends.
     pub async fn stop(self) {
-        self.stop.send_replace(true);
-        // An error means that the runtime is gone, and then there is nothing left to wait for.
-        let _ = self.ended.clone().wait_for(|ended| *ended).await;
-    }
-}
-
-impl Drop for DelayedWorker {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
+        // `None` means that the runtime is gone, and then there is nothing left to wait for.
+        let _ = self.running.shutdown().await;
     }
 }
 

@@ -8,11 +8,8 @@ use seawall_client::{
     error::{Error, Result},
 };
 
-use super::{
-    delivery::{Delivery, Outcome},
-    producer::Stream,
-    worker::Worker,
-};
+use super::{delivery::Delivery, producer::Stream, worker::Worker};
+use crate::worker::Outcome;
 
 /// Largest accepted batch and concurrency: each entry in flight costs memory here and a line in the
 /// group's pending list.
@@ -49,11 +46,24 @@ pub enum Retention {
 
 /// A handler of one entry.
 pub(super) type Each<T> = Arc<dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
+/// A handler of several entries.
+pub(super) type Batch<T> =
+    Arc<dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// How entries are handed to the handler: one by one or in batches.
 pub(super) enum Handler<T> {
     Each(Each<T>),
-    Batch(Arc<dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync>),
+    Batch(Batch<T>),
+}
+
+impl<T> Handler<T> {
+    /// Hands over one entry.
+    pub(super) fn call_with_one(&self, delivery: Delivery<T>) -> BoxFuture<'static, Outcome> {
+        match self {
+            Handler::Each(handler) => handler(delivery),
+            Handler::Batch(handler) => handler(vec![delivery]),
+        }
+    }
 }
 
 impl<T> Clone for Handler<T> {

@@ -1,6 +1,6 @@
-//! The delivery that a handler receives, and the outcome that it returns.
+//! The delivery that a handler receives.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::entry::{EntryId, Fields};
 
@@ -67,39 +67,4 @@ impl<T> Delivery<T> {
 /// Returns the reference that an entry carries.
 pub(super) fn reference(fields: &Fields) -> Option<String> {
     fields.get(REFERENCE).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-}
-
-/// Outcome of a delivery. A panic of the handler counts as [`Outcome::Failed`].
-///
-/// ```
-/// use seawall::stream::Outcome;
-///
-/// // A handler can end with a `Result`.
-/// let outcome = Outcome::from(Err::<(), _>("the card was refused"));
-/// assert!(matches!(outcome, Outcome::Failed(_)));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-pub enum Outcome {
-    /// Committed: the entry is acknowledged.
-    Done,
-    /// Retry after this delay. It counts as an attempt.
-    Retry(Duration),
-    /// Retry after this delay, without counting an attempt: the cause is not the entry (the
-    /// database is unavailable, for example).
-    Postpone(Duration),
-    /// Failed: retry after a delay that grows with the attempts. If this was the last attempt, the
-    /// entry becomes a dead letter with this text as the reason.
-    Failed(String),
-    /// Can never succeed: the entry becomes a dead letter at once, with this reason.
-    Park(String),
-}
-
-impl<E: fmt::Display> From<Result<(), E>> for Outcome {
-    fn from(result: Result<(), E>) -> Self {
-        match result {
-            Ok(()) => Outcome::Done,
-            Err(error) => Outcome::Failed(error.to_string()),
-        }
-    }
 }

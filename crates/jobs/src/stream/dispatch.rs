@@ -1,34 +1,22 @@
 //! The part of a worker that begins handlers, in the order in which entries arrived.
 //!
-//! If the last attempt at an entry may have begun and never ended, the entry may have ended its
-//! process. It is begun alone: no other handler of the worker runs, the attempt is recorded in
-//! Redis before it begins, and nothing else begins before it is settled. So the death of a process
-//! is blamed on the one entry that was running, and the other entries only suffer a delay.
+//! An entry whose last attempt may have begun and never ended runs alone.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::sync::Arc;
 
-use futures_util::{
-    FutureExt as _,
-    future::{self, BoxFuture},
-};
-use seawall_resilience::clock::Moment;
 use smallvec::{SmallVec, smallvec};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tracing::Span;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{
     attempts::Attempts,
-    builder::{Each, Handler},
-    delivery::{self, Delivery, Outcome},
-    handler_pool::HandlerPool,
+    builder::{Batch, Each, Handler},
+    delivery::{self, Delivery},
     in_flight::Place,
     intake::{GroupConsumer, Taken},
+    observe::Seen,
+    settle::Report,
 };
-use crate::observed::Observed;
+use crate::worker::{HandlerPool, Outcome, UntilSettled, decoded};
 
 /// Most entries whose handlers share a task.
 const TOGETHER: usize = 32;
@@ -49,8 +37,8 @@ pub(super) enum Began {
     Not,
     /// Beside other handlers.
     Together,
-    /// While no other handler ran; dropping the sender wakes the task that waits for the end.
-    Alone(#[expect(dead_code, reason = "held for its end")] oneshot::Sender<()>),
+    /// While no other handler ran.
+    Alone(#[expect(dead_code, reason = "held until it is dropped")] UntilSettled),
 }
 
 impl Holding {
@@ -92,7 +80,7 @@ pub(super) struct Dispatcher<T> {
     pub(super) pool: HandlerPool,
     pub(super) handler: Handler<T>,
     pub(super) inbox: mpsc::UnboundedReceiver<Vec<Taken>>,
-    pub(super) completions: mpsc::UnboundedSender<Completion>,
+    pub(super) completions: mpsc::UnboundedSender<Report>,
     /// Number of tasks over which the entries of one read are spread.
     pub(super) tasks: usize,
 }
@@ -105,7 +93,7 @@ impl<T: Send + 'static> Dispatcher<T> {
                 list.into_iter().partition(|taken| taken.attempts.is_unexplained());
             let mut begun = match self.handler.clone() {
                 Handler::Each(handler) => self.begin_each(list, &handler).await,
-                Handler::Batch(handler) => self.begin_batches(list, &*handler).await,
+                Handler::Batch(handler) => self.begin_batches(list, &handler).await,
             };
             for taken in alone {
                 if begun.is_some() {
@@ -124,30 +112,22 @@ impl<T: Send + 'static> Dispatcher<T> {
     async fn begin_alone(&self, taken: Taken) -> Option<()> {
         let Some(mut taken) = self.admit(taken) else { return Some(()) };
         let place = taken.place;
-        let turn = self.pool.turn(&self.consumer.clock).await?;
         taken.attempts = taken.attempts.begun_alone();
         let note = [(place, Some(taken.attempts))];
-        let noted = || async { Ok(self.consumer.renew(place.stream, &note).await?.is_empty()) };
-        if !turn.note(self.consumer.client.network_clock(), noted).await? {
-            self.consumer.in_flight.release([place]);
-            return Some(());
-        }
-        let (settled, ended) = oneshot::channel();
-        let Some((holding, delivery)) = self.open(taken, Began::Alone(settled)) else {
-            return Some(());
+        let record = || async { Ok(self.consumer.renew(place.stream, &note).await?.is_empty()) };
+        let begin = |until_settled: Option<UntilSettled>| {
+            let Some(until_settled) = until_settled else {
+                self.consumer.in_flight.release([place]);
+                return None;
+            };
+            let (holding, delivery) = self.open(taken, Began::Alone(until_settled))?;
+            let handler = self.handler.clone();
+            let seen = Seen::begin(&self.consumer, std::slice::from_ref(&delivery));
+            let call = seen.call(&self.consumer, move || handler.call_with_one(delivery));
+            let completions = self.completions.clone();
+            Some((call, move |outcome| tell(&completions, smallvec![holding], outcome)))
         };
-        let seen = Seen::begin(&self.consumer, std::slice::from_ref(&delivery));
-        let handler = match self.handler.clone() {
-            Handler::Each(handler) => seen.call(&self.consumer, || handler(delivery)),
-            Handler::Batch(handler) => seen.call(&self.consumer, || handler(vec![delivery])),
-        };
-        let completions = self.completions.clone();
-        let then = move |outcome| {
-            // The settler ends after the handlers.
-            let _ = completions.send(Completion { of: smallvec![holding], outcome });
-        };
-        turn.work(handler, then, ended).await;
-        Some(())
+        self.pool.run_alone(&self.consumer.client, record, begin).await
     }
 
     /// Begins a handler for each entry, several entries in one task.
@@ -166,22 +146,17 @@ impl<T: Send + 'static> Dispatcher<T> {
             let consumer = Arc::clone(&self.consumer);
             let begin = move |delivery| {
                 let seen = Seen::begin(&consumer, std::slice::from_ref(&delivery));
-                seen.call(&consumer, || handler(delivery))
+                let handler = Arc::clone(&handler);
+                seen.call(&consumer, move || handler(delivery))
             };
-            self.pool.work_through(permit, jobs, begin, move |of, outcome| {
-                // The settler ends after the handlers.
-                let _ = completions.send(Completion { of: of.into(), outcome });
-            });
+            let then = move |of: Vec<_>, outcome| tell(&completions, of.into(), outcome);
+            self.pool.work_through(permit, jobs, begin, then);
         }
     }
 
     /// Begins new entries together in batches, and entries that were tried before one by one, so
     /// that an entry that always fails does so alone.
-    async fn begin_batches(
-        &self,
-        list: Vec<Taken>,
-        handler: &(dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync),
-    ) -> Option<()> {
+    async fn begin_batches(&self, list: Vec<Taken>, handler: &Batch<T>) -> Option<()> {
         let opened: Vec<_> =
             list.into_iter().filter_map(|taken| self.open_together(taken)).collect();
         let (mut fresh, old): (Vec<_>, Vec<_>) =
@@ -203,16 +178,13 @@ impl<T: Send + 'static> Dispatcher<T> {
         &self,
         of: SmallVec<[Holding; 1]>,
         deliveries: Vec<Delivery<T>>,
-        handler: &(dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync),
+        handler: &Batch<T>,
     ) -> Option<()> {
         let permit = self.pool.permit().await?;
-        let completions = self.completions.clone();
+        let (handler, completions) = (Arc::clone(handler), self.completions.clone());
         let seen = Seen::begin(&self.consumer, &deliveries);
-        let handler = seen.call(&self.consumer, || handler(deliveries));
-        self.pool.work(permit, handler, move |outcome| {
-            // The settler ends after the handlers.
-            let _ = completions.send(Completion { of, outcome });
-        });
+        let call = seen.call(&self.consumer, move || handler(deliveries));
+        self.pool.work(permit, call, move |outcome| tell(&completions, of, outcome));
         Some(())
     }
 
@@ -245,10 +217,7 @@ impl<T: Send + 'static> Dispatcher<T> {
         let holding = Holding { place, attempts, began, room };
         let fields = fields.unwrap_or_default();
         let stream = &self.consumer.streams[place.stream];
-        // The decoder is the caller's code, and its input may come from any program.
-        let decoded = catch_unwind(AssertUnwindSafe(|| stream.decode(&fields)))
-            .unwrap_or_else(|_| Err("its decoder panicked".to_owned()));
-        match decoded {
+        match decoded(|| stream.decode(&fields)) {
             Ok(payload) => {
                 let delivery = Delivery {
                     stream: Arc::clone(&stream.name),
@@ -264,7 +233,7 @@ impl<T: Send + 'static> Dispatcher<T> {
                 // No handler has begun, so it is not an attempt.
                 let (attempts, room) = (holding.postponed(), holding.room);
                 let unbegun = Holding { place, attempts, began: Began::Not, room };
-                let _ = self.completions.send(Completion { of: smallvec![unbegun], outcome });
+                tell(&self.completions, smallvec![unbegun], outcome);
                 None
             }
         }
@@ -274,61 +243,11 @@ impl<T: Send + 'static> Dispatcher<T> {
     fn settle(&self, taken: Taken, outcome: Outcome) {
         let Taken { place, attempts, room, .. } = taken;
         let holding = Holding { place, attempts, began: Began::Not, room };
-        let _ = self.completions.send(Completion { of: smallvec![holding], outcome });
+        tell(&self.completions, smallvec![holding], outcome);
     }
 }
 
-/// A handler that is about to be called.
-struct Seen {
-    span: Span,
-    began: Moment,
-}
-
-impl Seen {
-    /// Records how long entries waited for their first handler, and opens the span of its call.
-    fn begin<T>(consumer: &GroupConsumer<T>, deliveries: &[Delivery<T>]) -> Self {
-        let began = consumer.clock.now();
-        // On a Cluster all streams of a consumer are in one slot.
-        let key = consumer.streams.first().map_or(&[][..], |stream| &stream.key);
-        let now = consumer.client.server_millis_of(key, began);
-        for delivery in deliveries.iter().filter(|delivery| delivery.attempt == 1) {
-            let appended = i64::try_from(delivery.id.millis()).unwrap_or(i64::MAX);
-            let delay = u64::try_from(now.saturating_sub(appended)).unwrap_or(0);
-            consumer.meter.delay_seconds.record(Duration::from_millis(delay));
-        }
-        let Some(first) = deliveries.first() else { return Seen { span: Span::none(), began } };
-        let span = tracing::debug_span!(
-            "stream_handle",
-            otel.name = %format_args!("process {}", first.stream),
-            otel.kind = "consumer",
-            messaging.system = "redis",
-            messaging.operation.name = "process",
-            messaging.operation.type = "process",
-            messaging.destination.name = &*first.stream,
-            messaging.consumer.group.name = consumer.settings.group,
-            messaging.message.id = %first.id,
-            messaging.batch.message_count = deliveries.len(),
-            seawall.attempt = first.attempt,
-            error.type = tracing::field::Empty,
-        );
-        Seen { span, began }
-    }
-
-    /// Calls the handler inside the span, and measures it.
-    fn call<T>(
-        self,
-        consumer: &GroupConsumer<T>,
-        handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
-    ) -> Observed {
-        let (clock, seconds) = (&consumer.clock, &consumer.meter.handler_seconds);
-        Observed::begin(self.span, clock, self.began, seconds, || call(handler))
-    }
-}
-
-/// Calls a handler; the call may panic before it returns a future.
-fn call(handler: impl FnOnce() -> BoxFuture<'static, Outcome>) -> BoxFuture<'static, Outcome> {
-    catch_unwind(AssertUnwindSafe(handler)).unwrap_or_else(|_| {
-        let failed = Outcome::Failed("the handler panicked".to_owned());
-        future::ready(failed).boxed()
-    })
+/// Tells the settler, which ends after the handlers.
+fn tell(completions: &mpsc::UnboundedSender<Report>, of: SmallVec<[Holding; 1]>, outcome: Outcome) {
+    let _ = completions.send(Report::Completion(Completion { of, outcome }));
 }

@@ -12,9 +12,9 @@ use std::{
 };
 
 use seawall_resilience::clock::Moment;
-use tokio::sync::Notify;
 
 use super::entry::EntryId;
+use crate::worker::Idle;
 
 /// An entry of one of the worker's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,8 +36,8 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct InFlightEntries {
     held: Mutex<Table>,
-    /// Notified when no handler works on an entry.
-    idle: Notify,
+    /// Reached when no handler works on an entry.
+    idle: Idle,
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl InFlightEntries {
         }
         held.waiting = waiting;
         if table.active == 0 {
-            self.idle.notify_waiters();
+            self.idle.reached();
         }
     }
 
@@ -105,7 +105,7 @@ impl InFlightEntries {
             }
         }
         if table.active == 0 {
-            self.idle.notify_waiters();
+            self.idle.reached();
         }
     }
 
@@ -137,16 +137,7 @@ impl InFlightEntries {
 
     /// Waits until no entry is in progress.
     pub(super) async fn idle(&self) {
-        // Every iteration but the first follows a notification.
-        loop {
-            let told = self.idle.notified();
-            tokio::pin!(told);
-            told.as_mut().enable();
-            if self.table().active == 0 {
-                return;
-            }
-            told.await;
-        }
+        self.idle.wait(|| self.table().active == 0).await;
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

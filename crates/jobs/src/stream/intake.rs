@@ -26,6 +26,7 @@ use super::{
     entry::{self, Entry, EntryId, Fields},
     in_flight::{InFlightEntries, Place},
     producer::Core,
+    settle::Report,
     status::{self, Meter},
 };
 
@@ -235,7 +236,7 @@ impl<T> GroupConsumer<T> {
     ///
     /// # Errors
     /// The first error of a stream; the others are renewed.
-    pub(super) async fn renew_old(&self, lost: &mpsc::UnboundedSender<Vec<Place>>) -> Result<()> {
+    pub(super) async fn renew_old(&self, lost: &mpsc::UnboundedSender<Report>) -> Result<()> {
         let asked = self.clock.now();
         let mut places = self.in_flight.to_renew(self.settings.claim_idle / 3, asked);
         places.sort_unstable_by_key(|place| place.stream);
@@ -247,7 +248,7 @@ impl<T> GroupConsumer<T> {
                     Ok(taken) => {
                         self.in_flight.renewed(some, asked);
                         // The settler may have ended.
-                        let _ = lost.send(taken);
+                        let _ = lost.send(Report::Lost(taken));
                     }
                     Err(error) => outcome = Err(error),
                 }

@@ -39,7 +39,7 @@
 //! Invariants: an entry is in the group's pending list from its delivery until its handler has
 //! committed; an acknowledgement is only ever sent for a completion; parking and acknowledging are
 //! one step; an entry that may have ended its process is begun alone (`attempts.rs`,
-//! `dispatch.rs`).
+//! `worker/handler_pool/alone.rs`).
 //!
 //! Deliberately absent: exactly-once delivery, which does not exist. For exactly-once *effects* the
 //! handler stores [`Delivery::reference`] in its own transaction.
@@ -50,19 +50,22 @@ mod dead_letter;
 mod delivery;
 mod dispatch;
 mod entry;
-pub(crate) mod handler_pool;
 mod in_flight;
 mod intake;
+mod observe;
 mod producer;
 mod reader;
+mod retries;
 mod settle;
 mod status;
 mod worker;
 
 pub use builder::{Retention, Start, WorkerBuilder};
 pub use dead_letter::{DeadLetter, Redriven};
-pub use delivery::{Delivery, Outcome};
+pub use delivery::Delivery;
 pub use entry::{EntryId, Fields};
 pub use producer::{Appended, MAX_PAYLOAD_BYTES, Stream};
 pub use status::{Counts, Status, StreamStatus};
 pub use worker::{Drained, Worker};
+
+pub use crate::worker::Outcome;

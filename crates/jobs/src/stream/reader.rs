@@ -11,7 +11,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use redis::Value;
 use seawall_client::error::{Error, Result};
-use seawall_resilience::{Backoff, clock::Moment};
+use seawall_resilience::clock::Moment;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::{
@@ -20,9 +20,8 @@ use super::{
     in_flight::Place,
     intake::{GroupConsumer, Known, Taken},
 };
+use crate::worker::Outage;
 
-/// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 /// Pages that one look claims, for each stream.
 const CLAIM_PAGES: usize = 16;
 /// How often the metrics are updated, and how often old consumers are removed.
@@ -40,7 +39,7 @@ pub(super) struct Reader<T> {
     forget_at: Moment,
     /// Number of settled entries when the streams were last trimmed.
     trimmed_at: u64,
-    pauses: Backoff,
+    outage: Outage,
     /// Whether the server may have carried out a read whose reply was lost.
     unsure: bool,
     /// Whether everything that an earlier run left has been taken.
@@ -72,7 +71,7 @@ impl<T> Reader<T> {
             show_at: now,
             forget_at: now,
             trimmed_at: 0,
-            pauses: PAUSES,
+            outage: Outage::new(consumer.client.network_clock()),
             unsure: false,
             settled_in: false,
             consumer,
@@ -147,7 +146,7 @@ impl<T> Reader<T> {
                 }
             };
             self.unsure = false;
-            self.pauses.reset();
+            self.outage.answered();
             self.hand_over(self.consumer.sort(reply)?, room);
         }
     }
@@ -281,12 +280,12 @@ impl<T> Reader<T> {
 
     /// Waits a little, longer each time. Returns `true` if it is told to stop meanwhile.
     async fn rest(&mut self) -> bool {
-        let pause = self.pauses.pause();
+        self.outage.failed();
         let mut stop = self.stop.clone();
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            () = self.consumer.client.network_clock().sleep(pause) => false,
+            () = self.outage.over() => false,
         }
     }
 }

@@ -1,36 +1,39 @@
 //! The part of a worker that settles entries: acknowledges, parks, and retries.
 //!
-//! Acknowledgements that arrive while one is being sent go together in the next, so batches grow
-//! with the load. A command that Redis did not answer is sent again until it does; all of them are
-//! safe to repeat. An entry keeps its room among the entries in flight until it is settled, so an
-//! unavailable Redis stops the reading.
+//! An entry keeps its room among the entries in flight until it is settled, so an unavailable Redis
+//! stops the reading.
 //!
 //! An attempt that ended without success is recorded in Redis at once, not only when the next one
 //! begins. If this process dies, the next worker then knows that the entry did not cause it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
-use seawall_resilience::{Backoff, clock::Moment};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use seawall_client::error::Result;
+use seawall_resilience::clock::Moment;
+use tokio::sync::{mpsc, watch};
 
 use super::{
     attempts::Attempts,
-    delivery::Outcome,
     dispatch::{Began, Completion, Holding},
     in_flight::Place,
     intake::{AT_ONCE, GroupConsumer, Known, Taken},
+    retries::Retries,
 };
+use crate::worker::{Next, Settle};
 
-/// Most completions and acknowledgements that are handled together.
+/// Most entries that one command acknowledges.
 const MOST: usize = 1_024;
-/// Entries that may wait for another attempt without taking room among the entries in flight.
-const MAX_WAITING: usize = 4_096;
-/// Longest delay between two attempts at an entry that failed.
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
-/// Attempts to settle the remaining entries when the worker ends.
-const LAST_ATTEMPTS: usize = 3;
+
+/// What the settler is told.
+pub(super) enum Report {
+    Completion(Completion),
+    /// Entries that turned out to be another worker's when they were renewed.
+    Lost(Vec<Place>),
+}
 
 /// An attempt that has ended and is not recorded in Redis yet.
 struct Note {
@@ -40,148 +43,87 @@ struct Note {
     _began: Began,
 }
 
-/// An entry that waits for another attempt.
-struct Waiting {
-    attempts: Attempts,
-    room: Option<OwnedSemaphorePermit>,
-}
-
 pub(super) struct Settler<T> {
     consumer: Arc<GroupConsumer<T>>,
-    inbox: mpsc::UnboundedReceiver<Completion>,
     again: mpsc::UnboundedSender<Vec<Taken>>,
     /// Becomes `true` when no more attempts are begun.
     stop: watch::Receiver<bool>,
-    /// Becomes `true` when all handlers have ended.
-    finish: watch::Receiver<bool>,
     acks: Vec<Holding>,
-    parks: Vec<(Holding, String)>,
+    parks: VecDeque<(Holding, String)>,
     /// Attempts that are not recorded in Redis yet.
     notes: BTreeMap<Place, Note>,
-    waiting: BTreeMap<(Moment, Place), Waiting>,
-    /// Entries that turned out to be another worker's when they were renewed.
-    lost: mpsc::UnboundedReceiver<Vec<Place>>,
-    /// Commands that failed are not sent again before this time.
-    not_before: Moment,
-    pauses: Backoff,
+    retries: Retries,
+}
+
+impl<T: Send + 'static> Settle for Settler<T> {
+    type Report = Report;
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Completion(completion) => self.sort(completion),
+            Report::Lost(places) => self.let_go(&places),
+        }
+    }
+
+    fn has_open(&self) -> bool {
+        !self.acks.is_empty() || !self.parks.is_empty() || !self.notes.is_empty()
+    }
+
+    fn retry_at(&self) -> Option<Moment> {
+        if *self.stop.borrow() { None } else { self.retries.next_at() }
+    }
+
+    async fn send(&mut self) -> Result<()> {
+        let settled = self.settle().await;
+        // A full memory refuses dead letters, and must not stop the retries.
+        let begun = if *self.stop.borrow() { Ok(()) } else { self.begin_again().await };
+        settled.and(begun)
+    }
 }
 
 impl<T> Settler<T> {
     pub(super) fn new(
         consumer: Arc<GroupConsumer<T>>,
-        inbox: mpsc::UnboundedReceiver<Completion>,
         again: mpsc::UnboundedSender<Vec<Taken>>,
         stop: watch::Receiver<bool>,
-        finish: watch::Receiver<bool>,
-        lost: mpsc::UnboundedReceiver<Vec<Place>>,
     ) -> Self {
-        let now = consumer.clock.now();
         Settler {
-            not_before: now,
             consumer,
-            inbox,
             again,
             stop,
-            finish,
-            lost,
             acks: Vec::new(),
-            parks: Vec::new(),
+            parks: VecDeque::new(),
             notes: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            pauses: PAUSES,
-        }
-    }
-
-    /// Settles completions until the worker ends.
-    pub(super) async fn run(mut self) {
-        let clock = self.consumer.clock.clone();
-        let mut finish = self.finish.clone();
-        let mut completions = Vec::new();
-        loop {
-            let mut finishing = false;
-            let wake_at = self.wake_at();
-            tokio::select! {
-                biased;
-                _ = self.inbox.recv_many(&mut completions, MOST) => {}
-                _ = finish.wait_for(|finish| *finish) => finishing = true,
-                Some(lost) = self.lost.recv() => self.let_go(&lost),
-                () = clock.sleep_until_some(wake_at) => {}
-            }
-            completions.drain(..).for_each(|completion| self.sort(completion));
-            // Completions that never cease must not hide what was lost.
-            while let Ok(lost) = self.lost.try_recv() {
-                self.let_go(&lost);
-            }
-            if finishing {
-                return self.end().await;
-            }
-            if clock.now() >= self.not_before {
-                self.settle().await;
-                if !*self.stop.borrow() {
-                    self.begin_again().await;
-                }
-            }
-        }
-    }
-
-    /// Returns `true` if there is something to send to Redis.
-    fn has_work(&self) -> bool {
-        !self.acks.is_empty() || !self.parks.is_empty() || !self.notes.is_empty()
-    }
-
-    /// Returns the time at which there is something to do even if no completion arrives.
-    fn wake_at(&self) -> Option<Moment> {
-        let work = self.has_work().then_some(self.not_before);
-        let retry = match self.waiting.first_key_value() {
-            Some(((due, _), _)) if !*self.stop.borrow() => Some((*due).max(self.not_before)),
-            _ => None,
-        };
-        [work, retry].into_iter().flatten().min()
-    }
-
-    /// Settles the rest when all handlers have ended; entries that cannot be settled now stay
-    /// pending.
-    async fn end(mut self) {
-        while let Ok(completion) = self.inbox.try_recv() {
-            self.sort(completion);
-        }
-        for _ in 0..LAST_ATTEMPTS {
-            self.settle().await;
-            if !self.has_work() {
-                break;
-            }
-            self.consumer.client.network_clock().sleep(self.pauses.peek()).await;
+            retries: Retries::default(),
         }
     }
 
     /// Decides what a completion means for each of its entries.
     fn sort(&mut self, completion: Completion) {
         let limit = self.consumer.settings.deliveries;
+        let retry_delay = self.consumer.settings.retry_delay;
         // If several entries failed together, the cause is unknown: each is tried by itself next.
         let together = completion.of.len() > 1;
         for holding in completion.of {
             let failed = if together { holding.postponed() } else { holding.failed() };
-            let last = failed.counted() >= limit;
-            match &completion.outcome {
-                Outcome::Done => self.acks.push(holding),
-                Outcome::Park(reason) => self.parks.push((holding, reason.clone())),
-                Outcome::Failed(reason) if last => self.parks.push((holding, reason.clone())),
-                Outcome::Retry(_) if last => {
-                    let reason = format!("not done after {} attempts", failed.counted());
-                    self.parks.push((holding, reason));
+            let counted = failed.counted();
+            match completion.outcome.next(retry_delay, counted) {
+                Next::Done => self.acks.push(holding),
+                Next::Dead { reason } => self.parks.push_back((holding, reason.to_owned())),
+                Next::Again { counts: true, reason, .. } if counted >= limit => {
+                    let own = || format!("not done after {counted} attempts");
+                    self.parks.push_back((holding, reason.map_or_else(own, str::to_owned)));
                 }
-                Outcome::Failed(reason) => {
-                    let id = holding.place.id;
-                    tracing::warn!(entry = %id, attempt = holding.number(), reason, "tried again");
-                    let doubled = u32::try_from(failed.counted().clamp(1, 16)).unwrap_or(16) - 1;
-                    let pause =
-                        self.consumer.settings.retry_delay.saturating_mul(2_u32.pow(doubled));
-                    self.wait(holding, pause.min(LONGEST_RETRY), failed);
+                Next::Again { after, counts: true, reason } => {
+                    if let Some(reason) = reason {
+                        let (entry, attempt) = (holding.place.id, holding.number());
+                        tracing::warn!(%entry, attempt, reason, "tried again");
+                    }
+                    self.wait(holding, after, failed);
                 }
-                Outcome::Retry(after) => self.wait(holding, *after, failed),
-                Outcome::Postpone(after) => {
+                Next::Again { after, counts: false, .. } => {
                     let attempts = holding.postponed();
-                    self.wait(holding, *after, attempts);
+                    self.wait(holding, after, attempts);
                 }
             }
         }
@@ -192,68 +134,54 @@ impl<T> Settler<T> {
         let Holding { place, began, room, .. } = holding;
         self.notes.insert(place, Note { attempts, _began: began });
         self.consumer.in_flight.rest(place);
-        let room = if self.waiting.len() < MAX_WAITING { None } else { room };
-        let due = self.consumer.clock.now() + after;
-        self.waiting.insert((due, place), Waiting { attempts, room });
+        self.retries.add(self.consumer.clock.now() + after, place, attempts, room);
     }
 
-    /// Sends the waiting acknowledgements and parks the waiting entries.
-    async fn settle(&mut self) {
-        let mut failed = self.acknowledge().await;
-        for (holding, reason) in std::mem::take(&mut self.parks) {
-            if failed {
-                self.parks.push((holding, reason));
-                continue;
-            }
-            let attempts = holding.failed().counted();
-            match self.consumer.park(holding.place, &reason, attempts).await {
-                Ok(parked) => {
-                    if parked {
-                        let id = holding.place.id;
-                        tracing::error!(entry = %id, attempts, reason, "parked");
-                        self.consumer.meter.parked(1);
-                    }
-                    self.consumer.in_flight.release([holding.place]);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "not parked yet");
-                    self.parks.push((holding, reason));
-                    failed = true;
-                }
-            }
-        }
-        if !failed {
-            failed = self.note().await;
-        }
-        self.reckon(failed);
+    /// Sends acknowledgements, parks entries and records attempts, in this order.
+    async fn settle(&mut self) -> Result<()> {
+        self.acknowledge().await?;
+        self.park().await?;
+        self.note().await
     }
 
-    /// Records attempts that have ended. Returns `true` if something has to be sent again.
-    async fn note(&mut self) -> bool {
+    /// Parks entries, one by one.
+    async fn park(&mut self) -> Result<()> {
+        while let Some((holding, reason)) = self.parks.front() {
+            let (place, attempts) = (holding.place, holding.failed().counted());
+            let parked = self.consumer.park(place, reason, attempts).await;
+            if parked.inspect_err(|error| tracing::debug!(%error, "not parked yet"))? {
+                tracing::error!(entry = %place.id, attempts, reason, "parked");
+                self.consumer.meter.parked(1);
+            }
+            self.consumer.in_flight.release([place]);
+            self.parks.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Records attempts that have ended.
+    async fn note(&mut self) -> Result<()> {
         let notes: Vec<_> =
             self.notes.iter().map(|(place, note)| (*place, Some(note.attempts))).collect();
         // Ordered by place, so the entries of a stream are together.
         for group in notes.chunk_by(|one, other| one.0.stream == other.0.stream) {
             for some in group.chunks(AT_ONCE) {
-                match self.consumer.renew(some[0].0.stream, some).await {
-                    Ok(lost) => {
-                        self.notes.retain(|place, _| some.iter().all(|(sent, _)| sent != place));
-                        self.let_go(&lost);
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, "not noted yet");
-                        return true;
-                    }
-                }
+                let lost = self.consumer.renew(some[0].0.stream, some).await;
+                let lost = lost.inspect_err(|error| tracing::debug!(%error, "not noted yet"))?;
+                self.notes.retain(|place, _| some.iter().all(|(sent, _)| sent != place));
+                self.let_go(&lost);
             }
         }
-        false
+        Ok(())
     }
 
-    /// Acknowledges. Returns `true` if something has to be sent again.
-    async fn acknowledge(&mut self) -> bool {
+    /// Acknowledges all that is done, with one pipeline.
+    ///
+    /// # Errors
+    /// The last error of a stream; entries of the others are acknowledged.
+    async fn acknowledge(&mut self) -> Result<()> {
         if self.acks.is_empty() {
-            return false;
+            return Ok(());
         }
         let mut acks = std::mem::take(&mut self.acks);
         if self.consumer.streams.len() > 1 {
@@ -275,7 +203,7 @@ impl<T> Settler<T> {
             .map(|group| group.iter().map(|holding| holding.place).collect())
             .collect();
         let commands = places.iter().map(|places| self.consumer.acknowledgement(places)).collect();
-        let mut failed = false;
+        let mut outcome = Ok(());
         for ((reply, group), places) in
             self.consumer.client.send_all(commands).await.into_iter().zip(groups).zip(places)
         {
@@ -286,34 +214,23 @@ impl<T> Settler<T> {
                     make_room(group);
                 }
                 Err(error) => {
-                    failed = true;
                     tracing::debug!(%error, "not acknowledged yet");
                     self.acks.extend(group);
+                    outcome = Err(error);
                 }
             }
         }
-        failed
+        outcome
     }
 
     /// Begins the retries that are due.
-    async fn begin_again(&mut self) {
+    ///
+    /// # Errors
+    /// The last error of a group; the others are begun.
+    async fn begin_again(&mut self) -> Result<()> {
         let now = self.consumer.clock.now();
-        let mut due: Vec<Vec<(Place, Waiting)>> = Vec::new();
-        while let Some(first) = self.waiting.first_entry() {
-            if first.key().0 > now {
-                break;
-            }
-            let ((_, place), waiting) = first.remove_entry();
-            let fits = |group: &&mut Vec<(Place, Waiting)>| {
-                group[0].0.stream == place.stream && group.len() < AT_ONCE
-            };
-            match due.iter_mut().find(fits) {
-                Some(group) => group.push((place, waiting)),
-                None => due.push(vec![(place, waiting)]),
-            }
-        }
-        let mut failed = false;
-        for group in due {
+        let mut outcome = Ok(());
+        for group in self.retries.take_due(now) {
             let ids =
                 group.iter().map(|(place, waiting)| (place.id, Known::These(waiting.attempts)));
             match self.consumer.retake(group[0].0.stream, ids).await {
@@ -334,37 +251,21 @@ impl<T> Settler<T> {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "not taken again yet");
-                    failed = true;
-                    for (place, waiting) in group {
-                        self.waiting.insert((now, place), waiting);
-                    }
+                    self.retries.put_back(now, group);
+                    outcome = Err(error);
                 }
             }
         }
-        if failed {
-            self.reckon(true);
-        }
+        outcome
     }
 
     /// Forgets entries that another worker has taken over: their retries belong to that worker.
     ///
     /// A handler that is running goes on, and its acknowledgement counts.
     fn let_go(&mut self, lost: &[Place]) {
-        if lost.is_empty() {
-            return;
-        }
-        let waiting = |place: &&Place| self.waiting.keys().any(|(_, waits)| waits == *place);
-        let theirs: Vec<Place> = lost.iter().filter(waiting).copied().collect();
-        self.waiting.retain(|(_, place), _| !theirs.contains(place));
-        self.consumer.in_flight.release(theirs);
-        tracing::debug!(entries = lost.len(), "taken over by others");
-    }
-
-    fn reckon(&mut self, failed: bool) {
-        if failed {
-            self.not_before = self.consumer.clock.now() + self.pauses.pause();
-        } else {
-            self.pauses.reset();
+        if !lost.is_empty() {
+            self.consumer.in_flight.release(self.retries.remove(lost));
+            tracing::debug!(entries = lost.len(), "taken over by others");
         }
     }
 }

@@ -1,6 +1,4 @@
 //! Renews leases in time, whatever else a worker waits for.
-//!
-//! Shared by the workers of streams and of delayed queues.
 
 use std::time::Duration;
 
@@ -10,11 +8,27 @@ use seawall_resilience::clock::Clock;
 /// Longest pause after a renewal that failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Does `work`, and meanwhile calls `renew` in time to keep leases of this length.
+pub(crate) async fn renew_while<R>(
+    clock: Clock,
+    lease: Duration,
+    renew: impl Fn() -> R,
+    work: impl Future<Output = ()>,
+) where
+    R: Future<Output = Result<()>>,
+{
+    tokio::select! {
+        biased;
+        () = work => {}
+        () = renew_forever(clock, lease, renew) => {}
+    }
+}
+
 /// Calls `renew` whenever a third of the lease has passed, and again soon if it fails.
 ///
 /// A call that takes longer than a third of the lease is dropped and repeated: its reply may be
 /// lost, and the leases end whether a caller waits or not.
-pub(crate) async fn renew_forever<R>(clock: Clock, lease: Duration, renew: impl Fn() -> R)
+async fn renew_forever<R>(clock: Clock, lease: Duration, renew: impl Fn() -> R)
 where
     R: Future<Output = Result<()>>,
 {

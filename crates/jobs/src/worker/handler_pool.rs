@@ -1,6 +1,4 @@
 //! Runs handlers: limits how many run at once, catches panics, and drops all handlers at the end.
-//!
-//! Shared by the workers of streams and of delayed queues.
 
 mod alone;
 
@@ -9,7 +7,8 @@ use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::Outcome;
+pub(crate) use self::alone::UntilSettled;
+use super::{Outcome, panics::words};
 
 /// A worker's handlers.
 #[derive(Debug, Clone)]
@@ -186,11 +185,6 @@ fn settled(caught: Result<Outcome, Box<dyn Any + Send>>) -> Outcome {
     caught.unwrap_or_else(|panic| {
         Outcome::Failed(format!("the handler panicked: {}", words(&*panic)))
     })
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 #[cfg(test)]

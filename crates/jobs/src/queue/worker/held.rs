@@ -8,7 +8,10 @@ use std::{
 
 use seawall_client::error::Result;
 
-use super::shard::Shard;
+use crate::{
+    queue::shard::Shard,
+    worker::{Idle, InProgress},
+};
 
 /// Most leases that one call extends.
 const AT_ONCE: usize = 64;
@@ -17,13 +20,16 @@ const AT_ONCE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct HeldItems {
     tokens: Mutex<BTreeMap<String, u64>>,
+    idle: Idle,
+}
+
+impl InProgress for HeldItems {
+    async fn idle(&self) {
+        self.idle.wait(|| self.tokens().is_empty()).await;
+    }
 }
 
 impl HeldItems {
-    pub(super) fn is_empty(&self) -> bool {
-        self.tokens().is_empty()
-    }
-
     pub(super) fn insert(&self, id: &str, token: u64) {
         self.tokens().insert(id.to_owned(), token);
     }
@@ -33,6 +39,9 @@ impl HeldItems {
         let mut tokens = self.tokens();
         if tokens.get(id) == Some(&token) {
             tokens.remove(id);
+        }
+        if tokens.is_empty() {
+            self.idle.reached();
         }
     }
 

@@ -13,11 +13,12 @@ use metrics::Histogram;
 use seawall_resilience::clock::{Clock, Moment};
 use tracing::Span;
 
-use crate::stream::Outcome;
+use super::Outcome;
 
-/// A running handler. It measures the call and notes a failure on the span.
-pub(crate) struct Observed {
-    handler: BoxFuture<'static, Outcome>,
+/// A handler that is called when it is first polled, inside its span: a panic of the call is then one
+/// of the handler's task. It measures the time since `began` and notes a failure on the span.
+pub(crate) struct Observed<C> {
+    handler: Handler<C>,
     span: Span,
     clock: Clock,
     began: Moment,
@@ -25,20 +26,29 @@ pub(crate) struct Observed {
     has_ended: bool,
 }
 
-impl Observed {
-    /// Begins a handler inside `span`.
-    pub(crate) fn begin(
+enum Handler<C> {
+    Uncalled(Option<C>),
+    Called(BoxFuture<'static, Outcome>),
+}
+
+/// The closure is never pinned: it is moved out when it is called.
+impl<C> Unpin for Observed<C> {}
+
+impl<C: FnOnce() -> BoxFuture<'static, Outcome>> Observed<C> {
+    pub(crate) fn new(
         span: Span,
         clock: &Clock,
         began: Moment,
         seconds: &Histogram,
-        handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
+        call: C,
     ) -> Self {
-        let handler = span.in_scope(handler);
+        let handler = Handler::Uncalled(Some(call));
         let (clock, seconds) = (clock.clone(), seconds.clone());
         Observed { handler, span, clock, began, seconds, has_ended: false }
     }
+}
 
+impl<C> Observed<C> {
     fn end(&mut self, error: Option<&'static str>) {
         self.has_ended = true;
         self.seconds.record(self.clock.now().since(self.began));
@@ -48,12 +58,23 @@ impl Observed {
     }
 }
 
-impl Future for Observed {
+impl<C: FnOnce() -> BoxFuture<'static, Outcome>> Future for Observed<C> {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let this = &mut *self;
-        let polled = this.span.in_scope(|| this.handler.as_mut().poll(cx));
+        let polled = this.span.in_scope(|| {
+            if let Handler::Uncalled(call) = &mut this.handler
+                && let Some(call) = call.take()
+            {
+                this.handler = Handler::Called(call());
+            }
+            match &mut this.handler {
+                Handler::Called(handler) => handler.as_mut().poll(cx),
+                // The call has panicked, and a future that has panicked is not polled again.
+                Handler::Uncalled(_) => Poll::Pending,
+            }
+        });
         if let Poll::Ready(outcome) = &polled {
             this.end(error_type(outcome));
         }
@@ -61,7 +82,7 @@ impl Future for Observed {
     }
 }
 
-impl Drop for Observed {
+impl<C> Drop for Observed<C> {
     fn drop(&mut self) {
         if !self.has_ended {
             // It panicked, or the worker did not wait for it.

@@ -1,6 +1,10 @@
 //! Runs a handler alone: no other handler of the pool runs, its attempt is recorded in Redis before
 //! it begins, and nothing else begins before it is settled.
 //!
+//! If the last attempt at an item may have begun and never ended, the item may have ended its process.
+//! Run alone, the death of a process is blamed on the one item that was running, and the other items
+//! only suffer a delay.
+//!
 //! Several items may have to run alone at the same time, for example after a process died with one
 //! item of each shard in progress. They take turns. A handler that hangs must not hold up
 //! everything else, so the waits for places and for the settlement have a timeout. The timeout runs
@@ -9,77 +13,110 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seawall_client::error::Result;
+use seawall_client::{client::Client, error::Result};
 use seawall_resilience::clock::Clock;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{HandlerPool, Permit};
-use crate::stream::Outcome;
+use crate::worker::{Outage, Outcome};
 
 /// How long the item whose turn it is waits for running handlers, and how long others wait until it
 /// is settled.
 const WITHIN: Duration = Duration::from_secs(10);
-/// Delay after an attempt could not be recorded in Redis.
-const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// Kept with the completion of an item that was begun alone, and dropped once that is settled: then
+/// others may begin.
+#[derive(Debug)]
+pub(crate) struct UntilSettled {
+    _told: oneshot::Sender<()>,
+}
 
 /// The turn of an item that is begun alone; dropping it passes the turn on.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    pool: HandlerPool,
-    clock: Clock,
+struct Turn {
     places: Permit,
     _turn: OwnedSemaphorePermit,
 }
 
 impl HandlerPool {
+    /// Runs an item alone, and returns once it is settled, or was waited for long enough.
+    ///
+    /// - `record` records the attempt in Redis. It is called until Redis answers, and returns `false`
+    ///   if the item belongs to another worker by now.
+    /// - `begin` is called with `None` if the item is another worker's, otherwise with a guard that
+    ///   it must keep until the item is settled. It returns the handler and what takes its outcome,
+    ///   or `None` if there is nothing to run.
+    ///
+    /// Returns `None` once the pool was abandoned.
+    pub(crate) async fn run_alone<R, H, T>(
+        &self,
+        client: &Client,
+        record: impl Fn() -> R,
+        begin: impl FnOnce(Option<UntilSettled>) -> Option<(H, T)>,
+    ) -> Option<()>
+    where
+        R: Future<Output = Result<bool>>,
+        H: Future<Output = Outcome> + Send + 'static,
+        T: FnOnce(Outcome) + Send + 'static,
+    {
+        let turn = self.turn(client.clock()).await?;
+        let is_ours = self.recorded(client.network_clock(), record).await?;
+        self.run(client.clock(), turn, is_ours, begin).await;
+        Some(())
+    }
+
     /// Waits for the turn, then until no handler runs, and keeps others from beginning.
     ///
     /// It does not wait longer than the timeout for running handlers: then it takes one place,
     /// beside theirs. Returns `None` once the pool was abandoned.
-    pub(crate) async fn turn(&self, clock: &Clock) -> Option<Turn> {
+    async fn turn(&self, clock: &Clock) -> Option<Turn> {
         let turn = Arc::clone(&self.inner.turns).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.inner.places).acquire_many_owned(self.inner.all);
         let places = match clock.timeout(WITHIN, all).await {
             Some(all) => all.ok().map(Permit)?,
             None => self.permit().await?,
         };
-        Some(Turn { pool: self.clone(), clock: clock.clone(), places, _turn: turn })
+        Some(Turn { places, _turn: turn })
     }
-}
 
-impl Turn {
-    /// Records the attempt with `note`, and returns its result: `false` if the item's lease is
-    /// lost.
+    /// Records the attempt, until Redis answers.
     ///
-    /// It retries until Redis answers, and nothing else begins meanwhile: if the reply were lost
-    /// and another item then ended the process, the recorded item would be blamed. Returns `None`
-    /// once the pool was abandoned.
-    pub(crate) async fn note<N>(&self, network_clock: &Clock, note: impl Fn() -> N) -> Option<bool>
+    /// Nothing else begins meanwhile: if the reply were lost and another item then ended the process,
+    /// the recorded item would be blamed. Returns `None` once the pool was abandoned.
+    async fn recorded<R>(&self, network_clock: &Clock, record: impl Fn() -> R) -> Option<bool>
     where
-        N: Future<Output = Result<bool>>,
+        R: Future<Output = Result<bool>>,
     {
-        while !self.pool.is_let_go() {
-            match note().await {
-                Ok(ours) => return Some(ours),
+        let mut outage = Outage::new(network_clock);
+        while !self.is_let_go() {
+            match record().await {
+                Ok(is_ours) => return Some(is_ours),
                 Err(error) => tracing::debug!(%error, "not begun yet"),
             }
-            network_clock.sleep(NOTE_AGAIN_AFTER).await;
+            outage.failed();
+            outage.over().await;
         }
         None
     }
 
-    /// Runs the handler, passes the outcome to `then`, and keeps others from beginning until
-    /// `settled`.
-    pub(crate) async fn work(
-        mut self,
-        handler: impl Future<Output = Outcome> + Send + 'static,
-        then: impl FnOnce(Outcome) + Send + 'static,
-        settled: oneshot::Receiver<()>,
-    ) {
-        // It holds at least one place.
-        let Some(permit) = self.places.split() else { return };
-        self.pool.work(permit, handler, then);
-        let _ = self.clock.timeout(WITHIN, settled).await;
+    /// Runs the handler, and keeps others from beginning until its item is settled.
+    async fn run<H, T>(
+        &self,
+        clock: &Clock,
+        mut turn: Turn,
+        is_ours: bool,
+        begin: impl FnOnce(Option<UntilSettled>) -> Option<(H, T)>,
+    ) where
+        H: Future<Output = Outcome> + Send + 'static,
+        T: FnOnce(Outcome) + Send + 'static,
+    {
+        let (told, settled) = oneshot::channel();
+        let until_settled = is_ours.then_some(UntilSettled { _told: told });
+        let Some((handler, then)) = begin(until_settled) else { return };
+        // A turn holds at least one place.
+        let Some(permit) = turn.places.split() else { return };
+        self.work(permit, handler, then);
+        let _ = clock.timeout(WITHIN, settled).await;
     }
 }
 
@@ -109,16 +146,18 @@ mod tests {
                 let at_work = Arc::clone(&at_work);
                 tokio::spawn(async move {
                     let Some(turn) = pool.turn(&clock).await else { return };
-                    let (settle, settled) = oneshot::channel();
                     let (end, ends) = oneshot::channel();
-                    at_work.fetch_add(1, Ordering::SeqCst);
-                    say.send(end).expect("somebody listens");
-                    let handler = async move {
-                        let _ = ends.await;
-                        at_work.fetch_sub(1, Ordering::SeqCst);
-                        Outcome::Done
+                    let begin = |until_settled| {
+                        at_work.fetch_add(1, Ordering::SeqCst);
+                        say.send(end).expect("somebody listens");
+                        let handler = async move {
+                            let _ = ends.await;
+                            at_work.fetch_sub(1, Ordering::SeqCst);
+                            Outcome::Done
+                        };
+                        Some((handler, move |_| drop(until_settled)))
                     };
-                    turn.work(handler, move |_| drop(settle), settled).await;
+                    pool.run(&clock, turn, true, begin).await;
                 });
             }
             Lone { pool, begun, at_work }
