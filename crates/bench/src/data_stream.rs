@@ -75,19 +75,21 @@ fn ours(seawall: &Seawall, stream: &Stream<String>, manner: Manner) -> Side {
         Box::pin(async move {
             let builder = stream.worker(&group).batch_size(BATCH).retention(Retention::All);
             let worker = match manner {
-                Manner::Each => builder.run(|entry: Delivery<String>| async move {
+                Manner::Each => builder.spawn(|entry: Delivery<String>| async move {
                     std::hint::black_box(entry.into_payload());
                     Outcome::Done
                 }),
-                Manner::Batches => builder.run_batches(|batch: Vec<Delivery<String>>| async move {
-                    std::hint::black_box(batch);
-                    Outcome::Done
-                }),
+                Manner::Batches => {
+                    builder.spawn_batches(|batch: Vec<Delivery<String>>| async move {
+                        std::hint::black_box(batch);
+                        Outcome::Done
+                    })
+                }
             };
             let Ok(worker) = worker else { return 0 };
             until(&stop).await;
             let handled = worker.counts().handled;
-            let _ = worker.stop().await;
+            let _ = worker.shutdown().await;
             let mut destroy = cmd("XGROUP");
             destroy.arg("DESTROY").arg(stream.key()).arg(&group);
             // A group that is left behind costs memory but does not affect the next turn.

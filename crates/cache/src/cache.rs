@@ -348,7 +348,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     ///     // In real life: select … where id in (…)
     ///     Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, format!("shop {id}"))).collect::<HashMap<_, _>>())
     /// };
-    /// let auditor = shops.auditor(select).sample(1.0).start()?;
+    /// let auditor = shops.auditor(select).sample(1.0).spawn()?;
     ///
     /// shops.put(&1, &"shop 1".to_owned()).await?;
     /// let _hit = shops.get(&1).await?;

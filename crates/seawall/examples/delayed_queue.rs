@@ -24,7 +24,7 @@ async fn main() -> Result<(), seawall::Error> {
     // Everybody who listens is told of what was cancelled.
     let cancelled = seawall.broadcast::<u64>("cancelled")?;
     let mut listener = cancelled.listen().await?;
-    let worker = unpaid.worker().concurrency(4).run(move |job: Job<u64>| {
+    let worker = unpaid.worker().concurrency(4).spawn(move |job: Job<u64>| {
         let cancelled = cancelled.clone();
         async move {
             // UPDATE … WHERE status = 'unpaid': any number of attempts act as one.
@@ -40,7 +40,7 @@ async fn main() -> Result<(), seawall::Error> {
             other => say(&format!("{other:?}: look at the database")),
         }
     }
-    worker.stop().await;
+    worker.shutdown().await;
     say(&format!("{:?}", unpaid.status().await?));
 
     // The simple list, for work without time-outs and attempts.

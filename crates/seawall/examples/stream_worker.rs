@@ -54,7 +54,7 @@ async fn main() -> Result<(), seawall::Error> {
         .consumer("host-1")
         .max_attempts(3)
         .retry_delay(Duration::from_millis(5))
-        .run(move |payment: Delivery<Payment>| {
+        .spawn(move |payment: Delivery<Payment>| {
             let done = books.lock().map_or(Err("closed".to_owned()), |mut bank| {
                 bank.apply(payment.reference(), payment.payload())
             });
@@ -70,7 +70,7 @@ async fn main() -> Result<(), seawall::Error> {
         say(&format!("parked after {} attempts: {}", parked.attempts, parked.reason));
         let _ = payments.redrive(&[parked.id]).await?;
     }
-    say(&format!("{:?}", worker.stop().await));
+    say(&format!("{:?}", worker.shutdown().await));
     seawall.shutdown().await;
     Ok(())
 }

@@ -35,7 +35,7 @@ use metrics::Counter;
 use seawall_client::error::{Error, Result};
 use seawall_resilience::random::Randomness;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinHandle};
 
 use crate::{Cache, Read, Source, cache::LoadMany};
 
@@ -185,7 +185,7 @@ pub(crate) type Audit<K, V> = fn(
 ) -> BoxFuture<'static, ()>;
 
 /// Builds an [`Auditor`]: see [`Cache::auditor`].
-#[must_use = "a builder does nothing until `start`"]
+#[must_use = "a builder does nothing until `spawn`"]
 pub struct AuditorBuilder<K, V> {
     cache: Cache<K, V>,
     load: LoadMany<K, V>,
@@ -200,6 +200,7 @@ pub struct AuditorBuilder<K, V> {
 pub struct Auditor<K, V> {
     cache: Cache<K, V>,
     findings: Arc<Findings<K>>,
+    task: JoinHandle<()>,
 }
 
 impl<K, V> AuditorBuilder<K, V> {
@@ -226,11 +227,12 @@ impl<K, V> AuditorBuilder<K, V> {
         self
     }
 
-    /// Starts the audit. It ends when the auditor is dropped or the handle is shut down.
+    /// Starts the audit in the background. It ends with [`Auditor::shutdown`], when the auditor is dropped,
+    /// or when the handle is shut down.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a rate or pace that makes no sense, or when this cache has an auditor.
-    pub fn start(self) -> Result<Auditor<K, V>> {
+    pub fn spawn(self) -> Result<Auditor<K, V>> {
         let AuditorBuilder { cache, load, audit, rate, per_second, repair } = self;
         let name = cache.name().to_owned();
         if !(rate > 0.0 && rate <= 1.0) || per_second == 0 {
@@ -258,8 +260,8 @@ impl<K, V> AuditorBuilder<K, V> {
         drop(line);
         let plan = work::Plan { load, per_second, repair };
         let work = audit(cache.clone(), plan, taken, Arc::clone(&findings));
-        cache.inner.handle.spawn_at_home(work);
-        Ok(Auditor { cache, findings })
+        let task = cache.inner.handle.spawn_at_home(work);
+        Ok(Auditor { cache, findings, task })
     }
 }
 
@@ -268,6 +270,15 @@ impl<K: Clone, V> Auditor<K, V> {
     #[must_use]
     pub fn report(&self) -> AuditReport<K> {
         self.findings.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the audit and returns what was found. It does not wait for samples that are not settled.
+    pub async fn shutdown(mut self) -> AuditReport<K> {
+        self.cache.inner.sampler.close();
+        self.task.abort();
+        // It was aborted, or had ended before.
+        let _ = (&mut self.task).await;
+        self.report()
     }
 }
 

@@ -18,7 +18,7 @@
 //! let _ = timeouts.add("order-7", &7, Duration::from_millis(10)).await?;
 //!
 //! let (seen, mut handled) = tokio::sync::mpsc::unbounded_channel();
-//! let worker = timeouts.worker().run(move |job: Job<u64>| {
+//! let worker = timeouts.worker().spawn(move |job: Job<u64>| {
 //!     let seen = seen.clone();
 //!     async move {
 //!         seen.send(*job.payload()).ok();
@@ -26,7 +26,7 @@
 //!     }
 //! })?;
 //! assert_eq!(handled.recv().await, Some(7));
-//! worker.stop().await;
+//! worker.shutdown().await;
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
 //!

@@ -85,7 +85,7 @@ impl<T> DelayedWorkerBuilder<T> {
         self
     }
 
-    /// Sets how long [`DelayedWorker::stop`] waits for items in progress. Default: 10 seconds.
+    /// Sets how long [`DelayedWorker::shutdown`] waits for items in progress. Default: 10 seconds.
     ///
     /// Items that are not finished by then are handed out again when their lease expires.
     #[must_use]
@@ -101,7 +101,7 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
     /// # Errors
     /// [`Error::Invalid`] names the setting that is out of range. An unavailable Redis is not an
     /// error: the worker waits for it.
-    pub fn run<F, R>(self, handler: F) -> Result<DelayedWorker>
+    pub fn spawn<F, R>(self, handler: F) -> Result<DelayedWorker>
     where
         F: Fn(Job<T>) -> R + Send + Sync + 'static,
         R: Future<Output: Into<Outcome>> + Send + 'static,
@@ -170,15 +170,15 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
 
 /// A running worker.
 ///
-/// Dropping it stops it in the background; [`DelayedWorker::stop`] waits until it has stopped.
-#[must_use = "a worker that is dropped stops"]
+/// Dropping it stops it in the background; [`DelayedWorker::shutdown`] waits until it has stopped.
+#[must_use = "a worker that is dropped ends"]
 pub struct DelayedWorker {
     running: Running<()>,
 }
 
 impl DelayedWorker {
     /// Stops claiming, waits for items in progress up to the drain timeout, and ends.
-    pub async fn stop(self) {
+    pub async fn shutdown(self) {
         // `None` means that the runtime is gone, and then there is nothing left to wait for.
         let _ = self.running.shutdown().await;
     }

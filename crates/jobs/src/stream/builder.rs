@@ -212,7 +212,7 @@ impl<T> WorkerBuilder<T> {
         self
     }
 
-    /// Sets how long [`Worker::stop`] waits for entries in flight. Default: 10 seconds.
+    /// Sets how long [`Worker::shutdown`] waits for entries in flight. Default: 10 seconds.
     ///
     /// Entries that are not finished by then stay pending.
     #[must_use]
@@ -262,7 +262,7 @@ impl<T: Send + 'static> WorkerBuilder<T> {
     /// # Errors
     /// [`Error::Invalid`] names the setting that is out of range. An unavailable Redis is not an
     /// error: the worker waits for it.
-    pub fn run<F, R>(self, handler: F) -> Result<Worker>
+    pub fn spawn<F, R>(self, handler: F) -> Result<Worker>
     where
         F: Fn(Delivery<T>) -> R + Send + Sync + 'static,
         R: Future<Output: Into<Outcome>> + Send + 'static,
@@ -278,8 +278,8 @@ impl<T: Send + 'static> WorkerBuilder<T> {
     /// of them: each is then tried by itself, so that one bad entry does not hold up the others.
     ///
     /// # Errors
-    /// As [`WorkerBuilder::run`].
-    pub fn run_batches<F, R>(self, handler: F) -> Result<Worker>
+    /// As [`WorkerBuilder::spawn`].
+    pub fn spawn_batches<F, R>(self, handler: F) -> Result<Worker>
     where
         F: Fn(Vec<Delivery<T>>) -> R + Send + Sync + 'static,
         R: Future<Output: Into<Outcome>> + Send + 'static,

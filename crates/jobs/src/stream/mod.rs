@@ -15,7 +15,7 @@
 //! orders.append(&42).await?;
 //!
 //! let (seen, mut handled) = tokio::sync::mpsc::unbounded_channel();
-//! let worker = orders.worker("billing").consumer("host-1").run(move |order: Delivery<u64>| {
+//! let worker = orders.worker("billing").consumer("host-1").spawn(move |order: Delivery<u64>| {
 //!     let seen = seen.clone();
 //!     async move {
 //!         // Commit here, together with `order.reference()`; only then is it acknowledged.
@@ -24,7 +24,7 @@
 //!     }
 //! })?;
 //! assert_eq!(handled.recv().await, Some(42));
-//! worker.stop().await;
+//! worker.shutdown().await;
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
 //!

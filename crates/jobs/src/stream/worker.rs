@@ -23,15 +23,15 @@ use crate::worker::{HandlerPool, InProgress, Part, Running, Signals, renew_while
 
 /// A running worker.
 ///
-/// Dropping it stops it in the background; [`Worker::stop`] waits until it has stopped.
-#[must_use = "a worker that is dropped stops"]
+/// Dropping it stops it in the background; [`Worker::shutdown`] waits until it has stopped.
+#[must_use = "a worker that is dropped ends"]
 pub struct Worker {
     running: Running<Drained>,
     posts: Vec<Arc<dyn Standing>>,
     meter: Arc<Meter>,
 }
 
-/// Outcome of [`Worker::stop`] and [`Worker::abandon`].
+/// Outcome of [`Worker::shutdown`] and [`Worker::abandon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Drained {
@@ -97,7 +97,7 @@ impl Worker {
     }
 
     /// Stops reading, waits for entries in flight up to the drain timeout, acknowledges, and ends.
-    pub async fn stop(self) -> Drained {
+    pub async fn shutdown(self) -> Drained {
         // Without a runtime nothing is settled any more.
         self.running.shutdown().await.unwrap_or(Drained::Pending(0))
     }

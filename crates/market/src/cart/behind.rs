@@ -102,7 +102,7 @@ impl Carts {
             .batch_size(BATCH)
             .claim_idle(CLAIM_AFTER)
             .retention(Retention::For(KEPT))
-            .run_batches(move |batch: Vec<Delivery<Noted>>| {
+            .spawn_batches(move |batch: Vec<Delivery<Noted>>| {
                 let carts = Arc::clone(&carts);
                 async move { carts.write_behind(batch).await }
             })?;

@@ -26,7 +26,7 @@ impl Carts {
         let worker = self.start_worker()?;
         jobs.spawn("cart-behind", |mut stop| async move {
             stop.asked().await;
-            let drained = worker.stop().await;
+            let drained = worker.shutdown().await;
             tracing::debug!(?drained, "carts are written");
         });
         let (carts, breaks) = (Arc::clone(self), jobs.breaks());

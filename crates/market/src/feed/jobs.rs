@@ -90,14 +90,14 @@ pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
         .consumer(&*feed.context.instance)
         .concurrency(CONCURRENCY)
         .claim_idle(CLAIM_AFTER)
-        .run(move |event: Delivery<Event>| {
+        .spawn(move |event: Delivery<Event>| {
             let feed = Arc::clone(&handler);
             async move { feed.handle(*event.payload()).await }
         })?;
     jobs.spawn("feed", |mut stop| async move {
         stop.asked().await;
         // Unfinished events stay pending for the next run.
-        let _ = worker.stop().await;
+        let _ = worker.shutdown().await;
     });
     let sweeper = Arc::clone(feed);
     let (mark, term, breaks) = (Arc::<Mutex<Mark>>::default(), jobs.term(), jobs.breaks());

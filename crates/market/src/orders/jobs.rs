@@ -26,7 +26,7 @@ impl Orders {
         let worker = self.lists.start_worker(&self.context)?;
         jobs.spawn("order-lists-repair", |mut stop| async move {
             stop.asked().await;
-            let drained = worker.stop().await;
+            let drained = worker.shutdown().await;
             tracing::debug!(?drained, "order lists are repaired");
         });
         let look = (self.context.config.unpaid_after / 10).clamp(SHORTEST_LOOK, LONGEST_LOOK);

@@ -86,7 +86,7 @@ impl Lists {
     pub(super) fn start_worker(&self, context: &Context) -> Result<Worker> {
         let index = self.index.clone();
         let worker = self.repairs.worker("repair").consumer(&*context.instance);
-        Ok(worker.run(move |behind: Delivery<Behind>| {
+        Ok(worker.spawn(move |behind: Delivery<Behind>| {
             let index = index.clone();
             async move {
                 let forgotten = async { index.of(&behind.payload().user)?.forget().await };

@@ -89,13 +89,13 @@ impl Workers {
             .max_attempts(DELIVERIES)
             .max_dead_letters(MAX_PARKED)
             .drain_timeout(DRAIN_LIMIT)
-            .run_batches(handler)?;
+            .spawn_batches(handler)?;
         Ok(Workers(worker))
     }
 
     /// Lets the workers finish their current entries, and stops them.
     pub(crate) async fn stop(self) {
-        let drained = self.0.stop().await;
+        let drained = self.0.shutdown().await;
         tracing::debug!(?drained, "the order workers ended");
     }
 }

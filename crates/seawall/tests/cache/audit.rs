@@ -93,7 +93,7 @@ async fn what_is_right_is_equal_at_once() {
     let (test_server, cache, table) = test_server().await;
     table.set(1, 10);
     table.warm(&cache, &[1, 2]).await;
-    let auditor = table.auditor(&cache).start().expect("a good rate");
+    let auditor = table.auditor(&cache).spawn().expect("a good rate");
     assert!(cache.get(&1).await.expect("an answer").is_some());
     let none = cache.get(&2).await.expect("an answer").expect("known");
     assert!(none.value.is_none(), "the source has no row 2");
@@ -114,7 +114,7 @@ async fn a_write_past_the_cache_is_reported_and_repaired() {
         table.set(1, 11);
         let auditor = table.auditor(&cache);
         let auditor = if repair { auditor.repair() } else { auditor };
-        let auditor = auditor.start().expect("a good rate");
+        let auditor = auditor.spawn().expect("a good rate");
         let old = cache.get(&1).await.expect("an answer").expect("cached");
         assert_eq!(old.value.as_deref(), Some(&10), "nobody told the cache");
         until(&auditor, |report| report.waiting == 1).await;
@@ -136,7 +136,7 @@ async fn a_difference_that_heals_does_not_count() {
     table.set(1, 10);
     table.warm(&cache, &[1]).await;
     table.set(1, 11);
-    let auditor = table.auditor(&cache).start().expect("a good rate");
+    let auditor = table.auditor(&cache).spawn().expect("a good rate");
     assert!(cache.get(&1).await.expect("an answer").is_some());
     until(&auditor, |report| report.waiting == 1).await;
     let _ = cache.invalidate(&1).await.expect("a good key");
@@ -156,7 +156,7 @@ async fn a_difference_that_heals_does_not_count() {
 async fn what_keeps_changing_is_not_called_wrong() {
     let (test_server, cache, table) = test_server().await;
     cache.put(&1, &1).await.expect("stored");
-    let auditor = table.auditor(&cache).start().expect("a good rate");
+    let auditor = table.auditor(&cache).spawn().expect("a good rate");
     assert!(cache.get(&1).await.expect("an answer").is_some());
     let mut value = 1;
     while auditor.report().unsettled == 0 {
@@ -174,11 +174,11 @@ async fn it_is_bounded_and_ends() {
     table.set(1, 10);
     table.warm(&cache, &[1]).await;
     for bad in [0.0, -1.0, 1.1, f64::NAN] {
-        assert!(table.auditor(&cache).sample(bad).start().is_err(), "{bad}");
+        assert!(table.auditor(&cache).sample(bad).spawn().is_err(), "{bad}");
     }
-    assert!(table.auditor(&cache).at_most(0).start().is_err());
-    let auditor = table.auditor(&cache).at_most(1).start().expect("a good rate");
-    assert!(table.auditor(&cache).start().is_err(), "one at a time");
+    assert!(table.auditor(&cache).at_most(0).spawn().is_err());
+    let auditor = table.auditor(&cache).at_most(1).spawn().expect("a good rate");
+    assert!(table.auditor(&cache).spawn().is_err(), "one at a time");
     // The clock stands still: one key is loaded, the others wait, the rest is dropped.
     let hits = 2000;
     for _ in 0..hits {
@@ -188,9 +188,10 @@ async fn it_is_bounded_and_ends() {
     let report = auditor.report();
     assert_eq!(report.sampled + report.dropped, hits, "{report:?}");
     assert!(report.dropped > 900 && report.equal == 1, "{report:?}");
-    drop(auditor);
+    // Samples wait, and the clock stands still: it does not wait for them.
+    assert_eq!(auditor.shutdown().await, report);
 
-    let again = table.auditor(&cache).start().expect("the first one is gone");
+    let again = table.auditor(&cache).spawn().expect("the first one is gone");
     table.0.lock().expect("no panic").down = true;
     assert!(cache.get(&1).await.expect("an answer").is_some());
     until(&again, |report| report.failed == 1).await;
@@ -210,7 +211,7 @@ async fn what_is_wrong_is_told_from_what_is_right(setup: Setup) {
         table.set(key, key);
     }
     table.warm(&cache, &(0..10).collect::<Vec<_>>()).await;
-    let auditor = table.auditor(&cache).repair().start().expect("a good rate");
+    let auditor = table.auditor(&cache).repair().spawn().expect("a good rate");
     // Rows 8 and 9 are changed past the cache.
     table.set(8, 80);
     table.set(9, 90);

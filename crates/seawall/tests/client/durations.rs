@@ -261,7 +261,7 @@ async fn times_of_queues_and_streams() {
                 let queue = queue.dedup_ttl(at(1)).build()?;
                 let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
                 let worker = queue.worker().poll_interval(at(2)).retry_delay(at(3)).drain_timeout(at(4));
-                let worker = worker.run(move |job: Job<u64>| {
+                let worker = worker.spawn(move |job: Job<u64>| {
                     let first = job.attempt() == 1;
                     let _ = tell.send(());
                     // Tried again, it would be after the pause that is drawn.
@@ -274,7 +274,7 @@ async fn times_of_queues_and_streams() {
                     let _ = queue.reschedule("some day", time).await?;
                     let _ = queue.claim(1).await?;
                 }
-                worker.stop().await;
+                worker.shutdown().await;
                 Ok(())
             }
         })
@@ -288,14 +288,14 @@ async fn times_of_queues_and_streams() {
                 let stream = seawall.stream::<u64>(format!("{name}-{time:?}"))?;
                 let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
                 let worker = stream.worker("g").claim_idle(at(0)).retry_delay(at(1));
-                let worker = worker.drain_timeout(at(2)).run(move |entry: Delivery<u64>| {
+                let worker = worker.drain_timeout(at(2)).spawn(move |entry: Delivery<u64>| {
                     let first = entry.attempt() == 1;
                     let _ = tell.send(());
                     async move { if first { Outcome::Failed("once".into()) } else { Outcome::Done } }
                 })?;
                 stream.append(&1).await?;
                 told.recv().await.ok_or(Late)?;
-                let _ = worker.stop().await;
+                let _ = worker.shutdown().await;
                 Ok(())
             }
         })

@@ -94,11 +94,12 @@ async fn a_worker_that_a_guest_started_works(setup: Setup) {
     let seawall = setup.connect().await;
     let stream = seawall.stream::<u64>("x").expect("a name");
     let builder = stream.worker("g");
-    let worker = as_guest(async move { builder.run(async |_: Delivery<u64>| Outcome::Done) }).await;
+    let worker =
+        as_guest(async move { builder.spawn(async |_: Delivery<u64>| Outcome::Done) }).await;
     let worker = worker.expect("valid");
     stream.append(&1).await.expect("appended");
     eventually("it is handled", async || worker.counts().handled == 1).await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 

@@ -278,10 +278,10 @@ async fn handlers_are_timed_and_have_a_span_with_their_attributes() {
         let _ = delivery;
         Outcome::Done
     };
-    let worker = orders.worker("billing").run(handle).expect("valid");
+    let worker = orders.worker("billing").spawn(handle).expect("valid");
     let mails = seawall.delayed_queue::<u64>("mails").build().expect("valid");
     let _ = mails.add("alice@example.com", &1, Duration::ZERO).await.expect("added");
-    let mailer = mails.worker().run(|_| async { Outcome::Park("full".to_owned()) });
+    let mailer = mails.worker().spawn(|_| async { Outcome::Park("full".to_owned()) });
     let mailer = mailer.expect("valid");
     let ended = |name: &str| !board.samples(name).is_empty();
     eventually("both are handled", async || {
@@ -318,8 +318,8 @@ async fn handlers_are_timed_and_have_a_span_with_their_attributes() {
         let [delay] = board.samples(delay)[..] else { panic!("one sample of {delay}") };
         assert!((0.0..60.0).contains(&delay), "{delay}");
     }
-    let _ = worker.stop().await;
-    mailer.stop().await;
+    let _ = worker.shutdown().await;
+    mailer.shutdown().await;
     seawall.shutdown().await;
 }
 

@@ -123,7 +123,7 @@ async fn work() {
     let seawall = seawall.expect("in");
     let builder = round.queue(&seawall).worker().concurrency(round.concurrency);
     let builder = builder.poll_interval(round.poll).retry_delay(round.retry_delay);
-    let worker = builder.run(move |job: Job<u64>| {
+    let worker = builder.spawn(move |job: Job<u64>| {
         let (round, file) = (Arc::clone(&round), Arc::clone(&file));
         async move {
             let number = *job.payload();

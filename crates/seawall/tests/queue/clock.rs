@@ -100,7 +100,7 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
     let queue = test_server.seawall().delayed_queue::<u64>("wake").build().expect("valid");
     let (tell, mut told) = unbounded_channel();
     // It would look only once an hour.
-    let worker = queue.worker().poll_interval(3600 * SECOND).run(move |job: Job<u64>| {
+    let worker = queue.worker().poll_interval(3600 * SECOND).spawn(move |job: Job<u64>| {
         tell.send(*job.payload()).expect("the test listens");
         async { Outcome::Done }
     });
@@ -121,7 +121,7 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
         .await;
         assert!(passed >= at, "{passed:?}");
     }
-    worker.stop().await;
+    worker.shutdown().await;
     test_server.shutdown().await;
 }
 

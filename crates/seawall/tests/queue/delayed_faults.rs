@@ -55,7 +55,7 @@ async fn lost_replies_and_cuts_lose_nothing() {
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
     let worker =
-        queue.worker().poll_interval(Duration::from_millis(100)).run(move |job: Job<u64>| {
+        queue.worker().poll_interval(Duration::from_millis(100)).spawn(move |job: Job<u64>| {
             noted.lock().expect("no panic").insert(*job.payload());
             async { Outcome::Done }
         });
@@ -75,7 +75,7 @@ async fn lost_replies_and_cuts_lose_nothing() {
         done && left.is_ok_and(|left| left == 0)
     })
     .await;
-    worker.stop().await;
+    worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -90,7 +90,7 @@ async fn consume() {
     let shared = Arc::new(Mutex::new((file, 0)));
     let death = death.to_owned();
     let builder = queue(&seawall).worker().concurrency(2).poll_interval(Duration::from_millis(100));
-    let worker = builder.run(move |job: Job<u64>| {
+    let worker = builder.spawn(move |job: Job<u64>| {
         let die = |here: &str, count: u64| {
             if death == here && count == 3 {
                 kill_process(getpid(), Signal::KILL).expect("ourselves");

@@ -23,8 +23,8 @@ async fn contradictions_are_named() {
     assert!(refused(queue().max_attempts(0).build()).contains("attempts"));
     let queue = queue().build().expect("valid");
     let handler = |_: Job<String>| async { Outcome::Done };
-    assert!(refused(queue.worker().concurrency(0).run(handler)).contains("concurrency"));
-    assert!(refused(queue.worker().poll_interval(Duration::ZERO).run(handler)).contains("poll"));
+    assert!(refused(queue.worker().concurrency(0).spawn(handler)).contains("concurrency"));
+    assert!(refused(queue.worker().poll_interval(Duration::ZERO).spawn(handler)).contains("poll"));
     let text = "x".to_owned();
     let (now, for_ever) = (Duration::ZERO, Duration::MAX);
     assert!(refused(queue.add("", &text, now).await).contains("id"));

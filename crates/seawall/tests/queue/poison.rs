@@ -101,7 +101,7 @@ async fn work() {
     if !by_hand {
         let builder = queue.worker().concurrency(16).poll_interval(Duration::from_millis(50));
         let handle = Arc::clone(&handle);
-        let _worker = builder.run(move |job: Job<u64>| {
+        let _worker = builder.spawn(move |job: Job<u64>| {
             let handle = Arc::clone(&handle);
             async move { handle(job).await }
         });
@@ -212,7 +212,7 @@ async fn lost_replies_of_claims_are_no_attempts() {
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
     let worker =
-        queue.worker().poll_interval(Duration::from_millis(50)).run(move |job: Job<u64>| {
+        queue.worker().poll_interval(Duration::from_millis(50)).spawn(move |job: Job<u64>| {
             noted.lock().expect("no panic").insert(*job.payload());
             async { Outcome::Done }
         });
@@ -239,7 +239,7 @@ async fn lost_replies_of_claims_are_no_attempts() {
     .await;
     assert_eq!(queue.status().await.expect("answered").dead, 0);
     assert_eq!(seen.lock().expect("no panic").len() as u64, ITEMS);
-    worker.stop().await;
+    worker.shutdown().await;
     direct.shutdown().await;
     seawall.shutdown().await;
 }
@@ -274,7 +274,7 @@ async fn an_item_that_is_begun_late_has_a_whole_lease() {
     let (say, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let goes_on = Arc::new(tokio::sync::Semaphore::new(0));
     let (poll, may_end) = (Duration::from_millis(50), Arc::clone(&goes_on));
-    let worker = ours.worker().poll_interval(poll).run(move |_: Job<u64>| {
+    let worker = ours.worker().poll_interval(poll).spawn(move |_: Job<u64>| {
         let (say, may_end) = (say.clone(), Arc::clone(&may_end));
         async move {
             say.send(()).expect("somebody listens");
@@ -300,7 +300,7 @@ async fn an_item_that_is_begun_late_has_a_whole_lease() {
     goes_on.add_permits(1);
     eventually("it is done", async || theirs.status().await.expect("answered").leased == 0).await;
     assert_eq!(theirs.status().await.expect("answered").dead, 0);
-    worker.stop().await;
+    worker.shutdown().await;
     direct.shutdown().await;
     seawall.shutdown().await;
 }

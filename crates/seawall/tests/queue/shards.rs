@@ -152,7 +152,7 @@ async fn a_shard_that_hangs_does_not_hold_the_seats_of_the_others() {
     let count = Arc::clone(&handled);
     let builder = queue.worker().concurrency(2).poll_interval(Duration::from_millis(20));
     let builder = builder.drain_timeout(Duration::from_millis(100));
-    let worker = builder.run(move |_: Job<u64>| {
+    let worker = builder.spawn(move |_: Job<u64>| {
         count.fetch_add(1, Ordering::SeqCst);
         async { Outcome::Done }
     });
@@ -178,7 +178,7 @@ async fn a_shard_that_hangs_does_not_hold_the_seats_of_the_others() {
     })
     .await;
     hanging.resume().expect("it was paused");
-    worker.stop().await;
+    worker.shutdown().await;
     seawall.shutdown().await;
 }
 

@@ -38,7 +38,7 @@ type Counts = Arc<Mutex<BTreeMap<u64, u64>>>;
 
 fn run(queue: &Delayed<u64>, counts: &Counts) -> DelayedWorker {
     let counts = Arc::clone(counts);
-    let worker = queue.worker().concurrency(8).run(move |job: Job<u64>| {
+    let worker = queue.worker().concurrency(8).spawn(move |job: Job<u64>| {
         let counts = Arc::clone(&counts);
         async move {
             tokio::task::yield_now().await;
@@ -70,7 +70,7 @@ async fn thousands_of_items_are_each_done_once_by_eight_consumers(setup: Setup) 
     .await;
     assert!(!is_twice(), "some were done twice");
     for worker in workers {
-        worker.stop().await;
+        worker.shutdown().await;
     }
     other.shutdown().await;
     one.shutdown().await;
@@ -87,7 +87,7 @@ async fn what_fails_is_tried_again_and_what_fails_too_often_is_dead(setup: Setup
     let done = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&done);
     let builder = queue.worker().retry_delay(Duration::from_millis(2));
-    let worker = builder.run(move |job: Job<u64>| {
+    let worker = builder.spawn(move |job: Job<u64>| {
         let count = Arc::clone(&count);
         async move {
             match (*job.payload(), job.attempt()) {
@@ -117,7 +117,7 @@ async fn what_fails_is_tried_again_and_what_fails_too_often_is_dead(setup: Setup
     assert_eq!(ids, ["f-0", "f-1", "f-4"]);
     assert!(dead[0].reason.contains("always"), "{dead:?}");
     assert_eq!((dead[0].attempts, dead[1].attempts), (3, 1));
-    worker.stop().await;
+    worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -128,7 +128,7 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     let _ = queue.add_all(&list).await.expect("answered");
     let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
     let (held, count) = (Arc::clone(&gate), Arc::clone(&begun));
-    let worker = queue.worker().concurrency(4).run(move |_: Job<u64>| {
+    let worker = queue.worker().concurrency(4).spawn(move |_: Job<u64>| {
         let held = Arc::clone(&held);
         count.fetch_add(1, Ordering::SeqCst);
         async move {
@@ -139,7 +139,7 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     let worker = worker.expect("valid");
     eventually("all hands are full", async || begun.load(Ordering::SeqCst) == 4).await;
     // Told before the gate opens: otherwise all of them may be done first.
-    let mut stopping = pin!(worker.stop());
+    let mut stopping = pin!(worker.shutdown());
     assert!(futures_util::poll!(&mut stopping).is_pending(), "some are in hand");
     gate.add_permits(1_000);
     stopping.await;
@@ -177,7 +177,7 @@ async fn a_payload_whose_decoder_panics_is_dead_and_the_others_are_done(setup: S
     }
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
-    let worker = queue.worker().run(move |job: Job<NotThree>| {
+    let worker = queue.worker().spawn(move |job: Job<NotThree>| {
         noted.lock().expect("no panic").push(job.payload().0);
         async { Outcome::Done }
     });
@@ -189,7 +189,7 @@ async fn a_payload_whose_decoder_panics_is_dead_and_the_others_are_done(setup: S
     eventually("the others are done", nothing_is_left).await;
     let _ = add(6).await;
     eventually("it goes on", nothing_is_left).await;
-    worker.stop().await;
+    worker.shutdown().await;
     let mut seen = seen.lock().expect("no panic").clone();
     seen.sort_unstable();
     assert_eq!(seen, [0, 1, 2, 4, 5, 6]);
@@ -224,7 +224,7 @@ async fn the_longest_pause_after_a_failure_is_a_pause(setup: Setup) {
     let _ = queue.add("fails", &0, Duration::ZERO).await.expect("answered");
     let failures = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&failures);
-    let worker = queue.worker().retry_delay(Duration::MAX).run(move |job: Job<u64>| {
+    let worker = queue.worker().retry_delay(Duration::MAX).spawn(move |job: Job<u64>| {
         let count = Arc::clone(&count);
         async move {
             if *job.payload() == 0 {
@@ -251,6 +251,6 @@ async fn the_longest_pause_after_a_failure_is_a_pause(setup: Setup) {
         (status.waiting, status.leased, status.dead) == (0, 0, 1)
     })
     .await;
-    worker.stop().await;
+    worker.shutdown().await;
     seawall.shutdown().await;
 }

@@ -65,7 +65,7 @@ async fn every_entry_of_many_streams_is_handled_once_by_many_workers(setup: Setu
     for (handle, name) in [(&one, "a"), (&one, "b"), (&other, "c")] {
         let seen = seen.clone();
         let builder = handle.stream_worker("orders", streams(handle)).consumer(name).batch_size(32);
-        let run = builder.run(move |delivery: Delivery<u64>| {
+        let run = builder.spawn(move |delivery: Delivery<u64>| {
             let seen = seen.clone();
             async move {
                 assert_eq!(delivery.attempt(), 1);
@@ -93,7 +93,7 @@ async fn every_entry_of_many_streams_is_handled_once_by_many_workers(setup: Setu
         })
         .await;
         handled += worker.counts().handled;
-        assert_eq!(worker.stop().await, Drained::Clean);
+        assert_eq!(worker.shutdown().await, Drained::Clean);
     }
     assert_eq!(handled, STREAMS * EACH);
     for stream in streams(&one) {
@@ -112,7 +112,7 @@ async fn a_batch_goes_together_and_a_bad_one_alone(setup: Setup) {
     let (committed, largest) = (Seen::default(), Arc::new(AtomicUsize::new(0)));
     let (ledger, most) = (committed.clone(), Arc::clone(&largest));
     let builder = stream.worker("batches").batch_size(20).retry_delay(Duration::from_millis(5));
-    let worker = builder.max_attempts(3).run_batches(move |batch: Vec<Delivery<u64>>| {
+    let worker = builder.max_attempts(3).spawn_batches(move |batch: Vec<Delivery<u64>>| {
         most.fetch_max(batch.len(), Ordering::SeqCst);
         let bad = batch.iter().any(|delivery| *delivery.payload() == 13);
         if !bad {
@@ -132,7 +132,7 @@ async fn a_batch_goes_together_and_a_bad_one_alone(setup: Setup) {
     assert_eq!(stream.read_dead_letter(&parked[0]), Ok(13));
     let all: BTreeSet<u64> = committed.all().into_iter().collect();
     assert_eq!(all, (0..40).filter(|number| *number != 13).collect());
-    assert_eq!(worker.stop().await, Drained::Clean);
+    assert_eq!(worker.shutdown().await, Drained::Clean);
     seawall.shutdown().await;
 }
 
@@ -147,14 +147,14 @@ async fn a_reference_is_appended_once(setup: Setup) {
     assert!(other.id() > id);
     assert_eq!(stream.len().await.expect("answered"), 2);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let worker = stream.worker("g").concurrency(1).run(move |delivery: Delivery<u64>| {
+    let worker = stream.worker("g").concurrency(1).spawn(move |delivery: Delivery<u64>| {
         tell.send(delivery.reference()).expect("the test listens");
         async { Outcome::Done }
     });
     let worker = worker.expect("valid");
     assert_eq!(told.recv().await.as_deref(), Some("once:order:7"));
     assert_eq!(told.recv().await.as_deref(), Some("once:order:8"));
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -163,7 +163,7 @@ async fn a_deleted_stream_is_made_again(setup: Setup) {
     let stream = seawall.stream::<u64>("deleted").expect("a name");
     let seen = Seen::default();
     let noted = seen.clone();
-    let worker = stream.worker("g").claim_idle(Duration::from_millis(400)).run(move |delivery| {
+    let worker = stream.worker("g").claim_idle(Duration::from_millis(400)).spawn(move |delivery| {
         noted.note(delivery.into_payload());
         async { Outcome::Done }
     });
@@ -175,7 +175,7 @@ async fn a_deleted_stream_is_made_again(setup: Setup) {
         seawall.client().send(&key, cmd("DEL").arg(&key)).await.expect("deleted");
     }
     assert_eq!(seen.all(), [0, 1, 2]);
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -186,7 +186,7 @@ async fn two_groups_see_everything(setup: Setup) {
     let run = |group: &str, start: Start| {
         let seen = Seen::default();
         let noted = seen.clone();
-        let worker = stream.worker(group).start(start).run(move |delivery: Delivery<u64>| {
+        let worker = stream.worker(group).start(start).spawn(move |delivery: Delivery<u64>| {
             noted.note(delivery.into_payload());
             async { Outcome::Done }
         });
@@ -201,7 +201,7 @@ async fn two_groups_see_everything(setup: Setup) {
     stream.append(&2).await.expect("appended");
     eventually("the first has both", async || all_seen.count() == 2).await;
     eventually("the second has what is new", async || new_seen.all() == [2]).await;
-    let (_, _) = (all.stop().await, new.stop().await);
+    let (_, _) = (all.shutdown().await, new.shutdown().await);
     let consumers = stream.status("all").await.expect("answered").consumers;
     assert_eq!(consumers, 0, "a name that was made up is not left behind");
     seawall.shutdown().await;

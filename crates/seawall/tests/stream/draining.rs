@@ -30,7 +30,7 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     assert!(appended.iter().all(Result::is_ok));
     let (gate, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
     let (held, count) = (Arc::clone(&gate), Arc::clone(&done));
-    let worker = stream.worker("g").consumer("c").concurrency(4).batch_size(8).run(
+    let worker = stream.worker("g").consumer("c").concurrency(4).batch_size(8).spawn(
         move |_: Delivery<u64>| {
             let (held, count) = (Arc::clone(&held), Arc::clone(&count));
             async move {
@@ -44,7 +44,7 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     gate.add_permits(20);
     eventually("some are done", async || done.load(Ordering::SeqCst) == 20).await;
     // Told before the gate opens: otherwise all of them may be done first.
-    let mut stopping = pin!(worker.stop());
+    let mut stopping = pin!(worker.shutdown());
     assert!(futures_util::poll!(&mut stopping).is_pending(), "some are in hand");
     gate.add_permits(1_000);
     assert_eq!(stopping.await, Drained::Clean);
@@ -66,16 +66,17 @@ async fn what_takes_too_long_stays_pending_and_goes_on_under_the_same_name(setup
     let builder = || stream.worker("g").consumer("same").claim_idle(Duration::from_secs(600));
     let begun = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&begun);
-    let hangs = builder().drain_timeout(Duration::from_millis(50)).run(move |_: Delivery<u64>| {
-        count.fetch_add(1, Ordering::SeqCst);
-        std::future::pending::<Outcome>()
-    });
+    let hangs =
+        builder().drain_timeout(Duration::from_millis(50)).spawn(move |_: Delivery<u64>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<Outcome>()
+        });
     let hangs = hangs.expect("valid");
     eventually("all are in hand", async || begun.load(Ordering::SeqCst) == 3).await;
-    assert_eq!(hangs.stop().await, Drained::Pending(3));
+    assert_eq!(hangs.shutdown().await, Drained::Pending(3));
     assert_eq!(stream.status("g").await.expect("answered").pending, 3);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let next = builder().concurrency(1).run(move |delivery: Delivery<u64>| {
+    let next = builder().concurrency(1).spawn(move |delivery: Delivery<u64>| {
         tell.send((*delivery.payload(), delivery.attempt())).expect("the test listens");
         async { Outcome::Done }
     });
@@ -85,7 +86,7 @@ async fn what_takes_too_long_stays_pending_and_goes_on_under_the_same_name(setup
     }
     // The handle's own end is a worker's, too.
     seawall.shutdown().await;
-    assert_eq!(next.stop().await, Drained::Clean);
+    assert_eq!(next.shutdown().await, Drained::Clean);
     assert!(told.try_recv().is_err(), "each once");
 }
 
@@ -95,7 +96,7 @@ async fn an_abandoned_worker_waits_for_nothing(setup: Setup) {
     stream.append(&1).await.expect("appended");
     let (begun, mut told) = tokio::sync::mpsc::unbounded_channel();
     let worker = stream.worker("g").drain_timeout(Duration::from_secs(600));
-    let worker = worker.run(move |delivery: Delivery<u64>| {
+    let worker = worker.spawn(move |delivery: Delivery<u64>| {
         begun.send(delivery.into_payload()).expect("the test listens");
         std::future::pending::<Outcome>()
     });

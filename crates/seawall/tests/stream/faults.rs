@@ -26,7 +26,7 @@ fn run(stream: &Stream<u64>) -> (Worker, Seen) {
     let noted = Arc::clone(&seen);
     let builder =
         stream.worker("g").consumer("c").batch_size(8).claim_idle(Duration::from_millis(800));
-    let worker = builder.max_attempts(100).run(move |delivery: Delivery<u64>| {
+    let worker = builder.max_attempts(100).spawn(move |delivery: Delivery<u64>| {
         noted.lock().expect("no panic").insert(*delivery.payload());
         async { Outcome::Done }
     });
@@ -63,7 +63,7 @@ async fn a_full_redis_stops_no_worker() {
     let (first, seen) = run(&stream);
     append(&stream, 0).await;
     all_handled(&seen, 1, &stream).await;
-    let _ = first.stop().await;
+    let _ = first.shutdown().await;
     for number in 1..100 {
         append(&stream, number).await;
     }
@@ -84,7 +84,7 @@ async fn a_full_redis_stops_no_worker() {
     all_handled(&seen, 119, &stream).await;
     beside.shutdown().await;
     operator.call(&["CONFIG", "SET", "maxmemory", "0"]).expect("answered");
-    let _ = second.stop().await;
+    let _ = second.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -108,7 +108,7 @@ async fn lost_replies_and_cuts_lose_nothing() {
     proxy.heal();
     all_handled(&seen, 150, &stream).await;
     assert_eq!(stream.dead_letter_count().await.expect("answered"), 0);
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -126,7 +126,7 @@ async fn a_server_that_restarts_with_its_log_loses_nothing() {
         }
     }
     all_handled(&seen, 60, &stream).await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -150,7 +150,7 @@ async fn a_fail_over_is_followed() {
         (20..40).all(|number| seen.lock().expect("no panic").contains(&number))
     })
     .await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -171,7 +171,7 @@ async fn a_slot_that_moves_is_followed() {
         }
     }
     all_handled(&seen, 30, &stream).await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -187,7 +187,7 @@ async fn a_worker_that_starts_before_redis_waits_for_it() {
     proxy.heal();
     append(&stream, 0).await;
     all_handled(&seen, 1, &stream).await;
-    let stopped = tokio::time::timeout(PATIENCE, worker.stop()).await;
+    let stopped = tokio::time::timeout(PATIENCE, worker.shutdown()).await;
     assert!(stopped.is_ok());
     seawall.shutdown().await;
 }

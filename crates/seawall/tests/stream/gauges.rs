@@ -80,11 +80,11 @@ async fn a_worker_that_ended_cleanly_leaves_no_lag_in_the_metrics(setup: Setup) 
     for number in 0..5 {
         stream.append(&number).await.expect("appended");
     }
-    let worker = stream.worker("g").run(|_: Delivery<u64>| async { Outcome::Done });
+    let worker = stream.worker("g").spawn(|_: Delivery<u64>| async { Outcome::Done });
     let worker = worker.expect("valid");
     eventually("all are settled", async || stream.status("g").await.expect("answered").length == 0)
         .await;
-    assert_eq!(worker.stop().await, Drained::Clean);
+    assert_eq!(worker.shutdown().await, Drained::Clean);
     let shown = gauges.0.lock().expect("no panic").clone();
     for gauge in ["lag", "pending", "parked", "length"] {
         let key = format!("seawall_stream_{gauge} g {name}");

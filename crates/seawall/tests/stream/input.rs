@@ -20,7 +20,7 @@ async fn contradictions_are_named() {
     let seawall = Seawall::connect("embedded:").await.expect("in");
     let stream = seawall.stream::<u64>("s").expect("a name");
     let start = |builder: WorkerBuilder<u64>| {
-        refused(builder.run(|_: Delivery<u64>| async { Outcome::Done }))
+        refused(builder.spawn(|_: Delivery<u64>| async { Outcome::Done }))
     };
     let worker = || stream.worker("g");
     assert!(start(seawall.stream_worker("g", [])).contains("without streams"));
@@ -70,7 +70,7 @@ async fn what_others_append_is_understood_by_a_decoder() {
         client.send(b"orders:{sale:3}", &add).await.expect("appended");
     }
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let worker = stream.worker("orders").run(move |delivery: Delivery<u64>| {
+    let worker = stream.worker("orders").spawn(move |delivery: Delivery<u64>| {
         tell.send(delivery.into_payload()).expect("the test listens");
         async { Outcome::Done }
     });
@@ -81,6 +81,6 @@ async fn what_others_append_is_understood_by_a_decoder() {
     })
     .await;
     assert!(stream.dead_letters(None).await.expect("answered")[0].reason.contains("no number"));
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }

@@ -49,7 +49,7 @@ fn scripts(stream: &Stream<u64>) -> On {
 async fn all_are_handled(builder: WorkerBuilder<u64>, stream: &Stream<u64>) -> BTreeMap<u64, u64> {
     let seen = Arc::new(Mutex::new(BTreeMap::new()));
     let noted = Arc::clone(&seen);
-    let worker = builder.run(move |delivery: Delivery<u64>| {
+    let worker = builder.spawn(move |delivery: Delivery<u64>| {
         noted.lock().expect("no panic").insert(*delivery.payload(), delivery.attempt());
         async { Outcome::Done }
     });
@@ -60,7 +60,7 @@ async fn all_are_handled(builder: WorkerBuilder<u64>, stream: &Stream<u64>) -> B
     })
     .await;
     assert_eq!(stream.dead_letter_count().await.expect("answered"), 0);
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     let seen = seen.lock().expect("no panic").clone();
     assert_eq!(seen.len() as u64, ENTRIES, "{seen:?}");
     seen
@@ -83,7 +83,7 @@ async fn lost_replies_of_take_overs_are_no_attempts() {
     let other = Seawall::connect(&server.url()).await.expect("in");
     let there = other.stream::<u64>("claims").expect("a name");
     let hangs = |_: Delivery<u64>| std::future::pending::<Outcome>();
-    let dying = builder(&there, 1).run(hangs).expect("valid");
+    let dying = builder(&there, 1).spawn(hangs).expect("valid");
     eventually("it has all of them", async || {
         stream.status("g").await.is_ok_and(|status| status.pending == ENTRIES)
     })
@@ -99,7 +99,7 @@ async fn lost_replies_of_take_overs_are_no_attempts() {
 async fn lost_replies_under_one_name_are_no_attempts() {
     let (_server, proxy, seawall, stream) = begin("named").await;
     let hangs = |_: Delivery<u64>| std::future::pending::<Outcome>();
-    let dying = builder(&stream, 1).consumer("c").run(hangs).expect("valid");
+    let dying = builder(&stream, 1).consumer("c").spawn(hangs).expect("valid");
     eventually("it has all of them", async || {
         stream.status("g").await.is_ok_and(|status| status.pending == ENTRIES)
     })
@@ -152,7 +152,7 @@ async fn the_end_of_one_that_was_begun_alone_is_noted_before_others_begin() {
     proxy.fail_with(On::any().when(note).key_prefix(stream.key()).times(4), "ERR not now");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (noted, watched) = (Arc::clone(&seen), stream.clone());
-    let worker = builder(&stream, 1).run(move |delivery: Delivery<u64>| {
+    let worker = builder(&stream, 1).spawn(move |delivery: Delivery<u64>| {
         let (noted, watched, direct, id) =
             (Arc::clone(&noted), watched.clone(), direct.clone(), id.clone());
         async move {

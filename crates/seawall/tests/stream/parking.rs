@@ -44,7 +44,7 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     let handled = Arc::new(AtomicU64::new(0));
     let attempts = Arc::new(AtomicU64::new(0));
     let (count, tries) = (Arc::clone(&handled), Arc::clone(&attempts));
-    let worker = quick(stream.worker("g")).concurrency(2).run(move |delivery: Delivery<u64>| {
+    let worker = quick(stream.worker("g")).concurrency(2).spawn(move |delivery: Delivery<u64>| {
         let (count, tries) = (Arc::clone(&count), Arc::clone(&tries));
         async move {
             match *delivery.payload() {
@@ -86,7 +86,7 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     .await;
     // Counted after the server has answered.
     eventually("all four are counted", async || worker.counts().dead_letters == 4).await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -96,7 +96,7 @@ async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
     let broken = Arc::new(AtomicBool::new(true));
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let fails = Arc::clone(&broken);
-    let worker = quick(stream.worker("g")).run(move |delivery: Delivery<u64>| {
+    let worker = quick(stream.worker("g")).spawn(move |delivery: Delivery<u64>| {
         let outcome = if fails.load(Ordering::SeqCst) {
             Err("broken")
         } else {
@@ -127,7 +127,7 @@ async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
     let repeated = stream.redrive(&ids).await.expect("answered");
     assert_eq!(repeated, [Redriven::NotFound, Redriven::NotFound]);
     assert_eq!(stream.discard_dead_letters(&ids).await.expect("answered"), 0);
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -161,7 +161,7 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
     }
     let tried = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&tried);
-    let worker = quick(stream.worker("g").consumer("c")).run(move |_: Delivery<u64>| {
+    let worker = quick(stream.worker("g").consumer("c")).spawn(move |_: Delivery<u64>| {
         count.fetch_add(1, Ordering::SeqCst);
         async { Outcome::Failed("never".to_owned()) }
     });
@@ -170,7 +170,7 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
         stream.dead_letter_count().await.expect("answered") == 2
     })
     .await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     let parked = stream.dead_letters(None).await.expect("answered");
     let of = |id| parked.iter().find(|parked| parked.original == id).expect("it is parked");
     assert_eq!(tried.load(Ordering::SeqCst), 3, "the first alone, as often as is allowed");
@@ -188,7 +188,7 @@ async fn what_is_never_done_is_tried_as_often_as_the_limit_says() {
     stream.append(&POISON).await.expect("appended");
     let tried = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&tried);
-    let worker = quick(stream.worker("g")).run(move |_: Delivery<u64>| {
+    let worker = quick(stream.worker("g")).spawn(move |_: Delivery<u64>| {
         count.fetch_add(1, Ordering::SeqCst);
         async { Outcome::Retry(Duration::ZERO) }
     });
@@ -197,7 +197,7 @@ async fn what_is_never_done_is_tried_as_often_as_the_limit_says() {
         stream.dead_letter_count().await.expect("answered") == 1 || tried.load(Ordering::SeqCst) > 3
     })
     .await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
     assert_eq!(tried.load(Ordering::SeqCst), 3, "attempts");
 }
@@ -225,7 +225,7 @@ async fn neither_many_fields_nor_a_decoder_that_panics_lose_an_entry(setup: Setu
     let count = Arc::clone(&handled);
     let worker = quick(stream.worker("g"))
         .claim_idle(Duration::MAX)
-        .run(move |delivery: Delivery<u64>| {
+        .spawn(move |delivery: Delivery<u64>| {
             count.fetch_add(*delivery.payload(), Ordering::SeqCst);
             async { Outcome::Done }
         })
@@ -252,6 +252,6 @@ async fn neither_many_fields_nor_a_decoder_that_panics_lose_an_entry(setup: Setu
     eventually("it is parked", async || stream.dead_letter_count().await.expect("answered") == 1)
         .await;
     assert_eq!(handled.load(Ordering::SeqCst), u64::from(b'c'));
-    assert_eq!(worker.stop().await, Drained::Clean);
+    assert_eq!(worker.shutdown().await, Drained::Clean);
     seawall.shutdown().await;
 }

@@ -100,11 +100,11 @@ async fn work() {
         Outcome::Done
     });
     let _worker = match batches {
-        true => builder.run_batches(move |deliveries| {
+        true => builder.spawn_batches(move |deliveries| {
             let handle = Arc::clone(&handle);
             async move { handle(deliveries).await }
         }),
-        false => builder.run(move |delivery| {
+        false => builder.spawn(move |delivery| {
             let handle = Arc::clone(&handle);
             async move { handle(vec![delivery]).await }
         }),

@@ -54,7 +54,7 @@ async fn what_another_consumer_left_is_taken_over_and_counted(setup: Setup) {
     let handled = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&handled);
     let builder = stream.worker("g").claim_idle(Duration::from_millis(300)).batch_size(4);
-    let worker = builder.run(move |delivery: Delivery<u64>| {
+    let worker = builder.spawn(move |delivery: Delivery<u64>| {
         assert_eq!(delivery.attempt(), 2);
         count.fetch_add(1, Ordering::SeqCst);
         async { Outcome::Done }
@@ -66,7 +66,7 @@ async fn what_another_consumer_left_is_taken_over_and_counted(setup: Setup) {
     })
     .await;
     assert_eq!(worker.counts().taken_over, 29);
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }
 
@@ -80,7 +80,7 @@ async fn a_slow_handler_keeps_its_entry(setup: Setup) {
     let run = |name: &str| {
         let begun = Arc::clone(&begun);
         let builder = stream.worker("g").consumer(name).claim_idle(idle);
-        let worker = builder.run(move |_: Delivery<u64>| {
+        let worker = builder.spawn(move |_: Delivery<u64>| {
             begun.fetch_add(1, Ordering::SeqCst);
             async move {
                 // Far longer than the idle time: what is shown is that nothing happens meanwhile.
@@ -93,7 +93,7 @@ async fn a_slow_handler_keeps_its_entry(setup: Setup) {
     let (one, other) = (run("one"), run("other"));
     eventually("it is settled", async || one.counts().handled + other.counts().handled == 1).await;
     assert_eq!(begun.load(Ordering::SeqCst), 1, "one handler began");
-    let _ = (one.stop().await, other.stop().await);
+    let _ = (one.shutdown().await, other.shutdown().await);
     seawall.shutdown().await;
 }
 
@@ -108,7 +108,7 @@ async fn hold() {
         .worker("g")
         .consumer("holder")
         .claim_idle(IDLE)
-        .run(|_: Delivery<u64>| std::future::pending::<Outcome>());
+        .spawn(|_: Delivery<u64>| std::future::pending::<Outcome>());
     let _worker = worker.expect("valid");
     std::future::pending::<()>().await;
 }
@@ -128,7 +128,7 @@ async fn the_pending_of_a_killed_worker_is_taken_over_in_time() {
     .await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let worker =
-        stream.worker("g").consumer("heir").claim_idle(IDLE).run(move |_: Delivery<u64>| {
+        stream.worker("g").consumer("heir").claim_idle(IDLE).spawn(move |_: Delivery<u64>| {
             tell.send(Instant::now()).expect("the test listens");
             async { Outcome::Done }
         });
@@ -142,6 +142,6 @@ async fn the_pending_of_a_killed_worker_is_taken_over_in_time() {
         assert!(handled - killed < IDLE + MORE, "{:?}", handled - killed);
     }
     assert_eq!(worker.counts().taken_over, 10);
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
 }

@@ -120,7 +120,7 @@ async fn a_worker_trims_nothing_that_has_not_reached_its_handler() {
     let trimmed = Arc::clone(&gate);
     let builder =
         stream.worker("g").batch_size(4).concurrency(2).claim_idle(Duration::from_millis(50));
-    let worker = builder.run(move |delivery: Delivery<u64>| {
+    let worker = builder.spawn(move |delivery: Delivery<u64>| {
         let (tell, trimmed) = (tell.clone(), Arc::clone(&trimmed));
         async move {
             if *delivery.payload() >= ENTRIES / 2 {
@@ -141,7 +141,7 @@ async fn a_worker_trims_nothing_that_has_not_reached_its_handler() {
         status.pending == 0 && status.length == 0
     })
     .await;
-    let _ = worker.stop().await;
+    let _ = worker.shutdown().await;
     seawall.shutdown().await;
     let mut seen = 0;
     while told.try_recv().is_ok() {

@@ -79,7 +79,7 @@ async fn work() {
         // Here it is the process that fails, not the entry.
         .max_attempts(10_000);
     let (at, seen) = (number(at), Arc::new(std::sync::atomic::AtomicU64::new(0)));
-    let worker = builder.run(move |delivery: Delivery<u64>| {
+    let worker = builder.spawn(move |delivery: Delivery<u64>| {
         let (ledger, seen) = (Arc::clone(&ledger), Arc::clone(&seen));
         async move {
             let last = seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1 >= at;
