@@ -23,6 +23,7 @@ pub mod lifetime;
 pub mod member;
 mod metrics;
 pub mod retry;
+pub mod sequence;
 pub mod striped_counter;
 pub mod testing;
 mod unlink;

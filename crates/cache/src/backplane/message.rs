@@ -9,6 +9,8 @@
 //! NUMBER ' ' 'a'                       everything
 //! ```
 
+use seawall_client::sequence::numbered;
+
 /// Returns a message's body about these keys.
 pub(crate) fn about_keys<K: AsRef<[u8]>>(keys: &[K]) -> Vec<u8> {
     let mut body = vec![b'k'];
@@ -45,9 +47,8 @@ pub(crate) enum Body<'a> {
 
 /// Splits a message into number and body. Returns `None` if no cache sent it.
 pub(crate) fn parse(message: &[u8]) -> Option<(u64, Body<'_>)> {
-    let space = message.iter().position(|&byte| byte == b' ')?;
-    let number = std::str::from_utf8(&message[..space]).ok()?.parse().ok()?;
-    let (kind, mut rest) = message[space + 1..].split_first()?;
+    let (number, body) = numbered(message)?;
+    let (kind, mut rest) = body.split_first()?;
     let body = match kind {
         b'k' => {
             let mut keys = Vec::new();

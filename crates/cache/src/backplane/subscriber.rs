@@ -16,7 +16,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use seawall_client::client::{Event, Subscription};
+use seawall_client::{
+    client::{Event, Subscription},
+    sequence::{Arrival, Sequence},
+};
 use seawall_resilience::clock::{Clock, Moment};
 
 use crate::{
@@ -59,7 +62,7 @@ pub(crate) async fn listen<V: Send + Sync + 'static>(
         metrics,
         last_used: clock.now(),
         clock,
-        heard: None,
+        heard: Sequence::default(),
         unplaced: 0,
         patience: PATIENCE,
     };
@@ -86,8 +89,8 @@ struct Listener<V> {
     metrics: Arc<Metrics>,
     clock: Clock,
     last_used: Moment,
-    /// Number of the last message before which none is missing; `None` until a look tells.
-    heard: Option<u64>,
+    /// The last message before which none is missing; without a position until a look tells.
+    heard: Sequence,
     /// The highest number that was heard before a look told where we stand.
     unplaced: u64,
     /// How long the next answer is waited for.
@@ -148,14 +151,15 @@ impl<V> Listener<V> {
                     Some(Event::Message(message)) => {
                         self.hear(&message);
                         if let Look::Awaiting(start, number, _) = look
-                            && self.heard >= Some(number)
+                            && self.heard.last() >= Some(number)
                         {
                             look = self.complete(start);
                         }
                     }
                     Some(Event::Resumed) => {
                         self.lost_track("messages were interrupted");
-                        (self.heard, self.unplaced) = (None, 0);
+                        self.heard.forget();
+                        self.unplaced = 0;
                         look = Look::Due(self.clock.now());
                     }
                     Some(Event::Interrupted) => {}
@@ -173,7 +177,7 @@ impl<V> Listener<V> {
                         (Look::Reading(..), None) => self.later(),
                         (Look::Awaiting(start, number, _), _) => {
                             self.gap("a message did not come");
-                            self.heard = Some(number);
+                            self.heard.place(number);
                             self.complete(start)
                         }
                     };
@@ -189,7 +193,9 @@ impl<V> Listener<V> {
             self.last_used = now;
         }
         // Where we stand is to be known first, and a filter to be built.
-        if self.heard.is_none() || self.filter.as_ref().is_some_and(|filter| !filter.is_built()) {
+        if self.heard.last().is_none()
+            || self.filter.as_ref().is_some_and(|filter| !filter.is_built())
+        {
             return false;
         }
         let is_vacant =
@@ -200,7 +206,7 @@ impl<V> Listener<V> {
 
     /// Asks for the counter.
     fn begin(&mut self, confirmed: bool) -> Look {
-        let start = Start { at: self.clock.now(), heard: self.heard, confirmed };
+        let start = Start { at: self.clock.now(), heard: self.heard.last(), confirmed };
         let (counters, patience) = (Arc::clone(&self.counters), self.patience);
         let key = self.remote.names.counter().to_vec();
         // Told by the answer when there is one.
@@ -231,17 +237,17 @@ impl<V> Listener<V> {
     /// Compares the counter, read at some moment since `start`, with what was heard.
     fn compare(&mut self, start: Start, counter: u64) -> Look {
         self.patience = PATIENCE;
-        match self.heard {
+        match self.heard.last() {
             None => {
                 // Whatever was invalidated before this moment, no copy of it is older than this
                 // look; and whatever was heard was sent before it.
                 self.lost_track("the first look");
-                self.heard = Some(counter.max(self.unplaced));
+                self.heard.place(counter.max(self.unplaced));
             }
             Some(_) if Some(counter) < start.heard => {
                 // Redis came back with an older state, or with none.
                 self.gap("the counter went back");
-                self.heard = Some(counter);
+                self.heard.place(counter);
             }
             Some(heard) if heard < counter => {
                 return Look::Awaiting(start, counter, self.clock.now() + GRACE);
@@ -256,15 +262,12 @@ impl<V> Listener<V> {
             tracing::warn!("a message that nobody of ours sent");
             return;
         };
-        match self.heard {
-            Some(heard) if number == heard + 1 => self.heard = Some(number),
+        match self.heard.receive(number) {
+            Arrival::Next => {}
             // Missing, or an old one: the counter began anew.
-            Some(_) => {
-                self.gap("a number is missing");
-                self.heard = Some(number);
-            }
+            Arrival::Gap(_) | Arrival::Restarted => self.gap("a number is missing"),
             // The one before it may have been lost: only a look can tell where we stand.
-            None => self.unplaced = self.unplaced.max(number),
+            Arrival::Unplaced => self.unplaced = self.unplaced.max(number),
         }
         match body {
             Body::Keys(keys) => {

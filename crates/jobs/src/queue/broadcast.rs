@@ -11,6 +11,7 @@ use seawall_client::{
     Handle, Script,
     client::{Client, Event, Subscription},
     error::{Error, Result},
+    sequence::{Arrival, Sequence, numbered},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -83,7 +84,8 @@ impl<T> Broadcast<T> {
                 }
             }
         }
-        Ok(Listener { subscription, last: None, waiting: None, payload: PhantomData })
+        let sequence = Sequence::default();
+        Ok(Listener { subscription, sequence, waiting: None, payload: PhantomData })
     }
 }
 
@@ -111,8 +113,7 @@ impl<T: Serialize> Broadcast<T> {
 /// Receives the messages of a [`Broadcast`].
 pub struct Listener<T> {
     subscription: Subscription,
-    /// Number of the last message.
-    last: Option<u64>,
+    sequence: Sequence,
     /// A message that was received after a gap and is returned after the gap.
     waiting: Option<Heard<T>>,
     payload: PhantomData<fn() -> T>,
@@ -138,28 +139,25 @@ impl<T: DeserializeOwned> Listener<T> {
     }
 
     fn read(&mut self, bytes: &[u8]) -> Heard<T> {
-        let Some((number, body)) = split(bytes) else {
+        let Some((number, body)) = numbered(bytes) else {
             return Heard::Unreadable("a message without a number".to_owned());
         };
         let heard = match decode(body) {
             Ok(message) => Heard::Message(message),
             Err(why) => Heard::Unreadable(why),
         };
-        let missed = match self.last {
-            Some(last) if number == last + 1 => return self.noted(number, heard),
-            // The counter restarted: the number of missed messages is unknown.
-            Some(last) if number <= last => None,
-            Some(last) => Some(number - last - 1),
-            None => return self.noted(number, heard),
+        let missed = match self.sequence.receive(number) {
+            Arrival::Next => return heard,
+            // The first message since the subscription, which the server had confirmed before.
+            Arrival::Unplaced => {
+                self.sequence.place(number);
+                return heard;
+            }
+            Arrival::Gap(missed) => Some(missed),
+            Arrival::Restarted => None,
         };
-        self.last = Some(number);
         self.waiting = Some(heard);
         Heard::Missed(missed)
-    }
-
-    fn noted(&mut self, number: u64, heard: Heard<T>) -> Heard<T> {
-        self.last = Some(number);
-        heard
     }
 }
 
@@ -173,12 +171,6 @@ async fn begun(subscription: &mut Subscription) -> bool {
             None => return false,
         }
     }
-}
-
-fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let space = bytes.iter().position(|&byte| byte == b' ')?;
-    let number = std::str::from_utf8(&bytes[..space]).ok()?.parse().ok()?;
-    Some((number, &bytes[space + 1..]))
 }
 
 impl<T> Clone for Broadcast<T> {
@@ -196,6 +188,6 @@ impl<T> fmt::Debug for Broadcast<T> {
 
 impl<T> fmt::Debug for Listener<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener").field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("Listener").field("last", &self.sequence.last()).finish_non_exhaustive()
     }
 }
