@@ -39,7 +39,7 @@ pub const METRICS: &[Metric] = &[
     ),
     Metric::counter(
         "seawall_queue_items_total",
-        &["outcome"],
+        &["queue", "outcome"],
         "Items of delayed queues, by outcome: handled, retried, dead, lost (the lease had ended).",
     ),
     Metric::seconds(

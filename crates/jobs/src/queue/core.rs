@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metrics::Histogram;
+use metrics::{Counter, Histogram};
 use seawall_client::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
@@ -27,19 +27,31 @@ pub(super) struct Core {
     pub(super) metrics: Metrics,
 }
 
-/// The histograms of a queue's workers.
+/// The metrics of a queue.
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) handler_seconds: Histogram,
     pub(super) delay_seconds: Histogram,
+    pub(super) handled: Counter,
+    pub(super) retried: Counter,
+    pub(super) dead: Counter,
+    pub(super) lost: Counter,
 }
 
 impl Metrics {
     pub(super) fn new(queue: &str) -> Self {
         let seconds = |name: &'static str| metrics::histogram!(name, "queue" => queue.to_owned());
+        let items = |outcome: &'static str| {
+            let name = "seawall_queue_items_total";
+            metrics::counter!(name, "queue" => queue.to_owned(), "outcome" => outcome)
+        };
         Metrics {
             handler_seconds: seconds("seawall_queue_handler_seconds"),
             delay_seconds: seconds("seawall_queue_delay_seconds"),
+            handled: items("handled"),
+            retried: items("retried"),
+            dead: items("dead"),
+            lost: items("lost"),
         }
     }
 }
@@ -65,6 +77,22 @@ impl Core {
     ) -> Result<Given> {
         let item = (&*job.id, job.token, job.attempts);
         self.shards[job.shard].give_back(item, after, back, reason).await
+    }
+
+    /// Claims due items of a shard ([`Shard::claim`]).
+    pub(super) async fn claim(
+        &self,
+        shard: usize,
+        count: usize,
+        alone: bool,
+    ) -> Result<(Vec<Claimed>, Option<Duration>)> {
+        let claims = self.shards[shard].claim(count, alone, self.policy).await?;
+        if claims.died > 0 {
+            let (queue, items) = (&*self.name, claims.died);
+            tracing::error!(queue, items, "leases ended too often: dead");
+            self.metrics.dead.increment(items);
+        }
+        Ok((claims.items, claims.next_in))
     }
 
     /// Records that the claimed item is begun, if it must run alone. Returns `false` if its lease
@@ -110,8 +138,12 @@ impl Core {
                     );
                     // An item that could not be given back is handed out again when its lease
                     // expires.
-                    if let Err(error) = given.await {
-                        tracing::debug!(queue = self.name, id, %error, "not among the dead yet");
+                    match given.await {
+                        Ok(Given::Dead) => self.metrics.dead.increment(1),
+                        Ok(Given::Waiting | Given::Lost) => {}
+                        Err(error) => {
+                            tracing::debug!(queue = self.name, id, %error, "not among the dead yet");
+                        }
                     }
                 }
             }

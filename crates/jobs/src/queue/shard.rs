@@ -49,6 +49,15 @@ pub(super) struct DeliveryPolicy {
     pub(super) remember: Duration,
 }
 
+/// Result of a claim.
+pub(super) struct Claims {
+    pub(super) items: Vec<Claimed>,
+    /// Time until the next item is due.
+    pub(super) next_in: Option<Duration>,
+    /// Number of items that died, because their leases ended too often.
+    pub(super) died: u64,
+}
+
 /// An item as a claim returns it.
 pub(super) struct Claimed {
     pub(super) id: String,
@@ -153,7 +162,7 @@ impl Shard {
         outcomes.into_iter().map(added).collect()
     }
 
-    /// Claims due items, and returns the time until the next one is due.
+    /// Claims due items.
     ///
     /// An item that must run alone is returned only if `alone` allows it, and then as the only
     /// item.
@@ -162,7 +171,7 @@ impl Shard {
         count: usize,
         alone: bool,
         policy: DeliveryPolicy,
-    ) -> Result<(Vec<Claimed>, Option<Duration>)> {
+    ) -> Result<Claims> {
         let Shard { waiting, leased, payloads, tokens, dead, notes, last, .. } = self;
         let call = CLAIM
             .on(&[waiting, leased, payloads, tokens, dead, notes, last])
@@ -174,12 +183,8 @@ impl Shard {
             .arg(u8::from(alone));
         type Row = (String, u64, u64, u8, Option<Vec<u8>>, i64);
         let (wait, died, rows): (i64, u64, Vec<Row>) = self.client.eval(&call).await?;
-        if died > 0 {
-            tracing::error!(items = died, "leases ended too often: dead");
-            metrics::counter!("seawall_queue_items_total", "outcome" => "dead").increment(died);
-        }
         let now = self.client.clock().now();
-        let claimed = rows.into_iter().map(|(id, token, counted, alone, payload, late)| Claimed {
+        let items = rows.into_iter().map(|(id, token, counted, alone, payload, late)| Claimed {
             id,
             token,
             attempts: Attempts { counted: counted + 1, alone: alone == 1 },
@@ -189,7 +194,8 @@ impl Shard {
                 claimed: now,
             },
         });
-        Ok((claimed.collect(), u64::try_from(wait).ok().map(Duration::from_millis)))
+        let next_in = u64::try_from(wait).ok().map(Duration::from_millis);
+        Ok(Claims { items: items.collect(), next_in, died })
     }
 
     /// Records that an item is begun alone, and extends its lease from now on. Returns `false` if

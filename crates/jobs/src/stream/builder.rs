@@ -89,7 +89,8 @@ pub(super) struct Settings {
     pub(super) deliveries: u64,
     pub(super) retry_delay: Duration,
     pub(super) retention: Retention,
-    pub(super) max_dead_letters: u64,
+    /// `None` keeps all.
+    pub(super) max_dead_letters: Option<u64>,
     pub(super) drain_timeout: Duration,
 }
 
@@ -115,7 +116,7 @@ impl<T> WorkerBuilder<T> {
             deliveries: 5,
             retry_delay: Duration::from_secs(1),
             retention: Retention::default(),
-            max_dead_letters: 0,
+            max_dead_letters: None,
             drain_timeout: Duration::from_secs(10),
         };
         let streams = streams.into_iter().collect();
@@ -205,10 +206,11 @@ impl<T> WorkerBuilder<T> {
 
     /// Sets the number of dead letters that are kept per stream. Default: all.
     ///
-    /// Beyond this number the oldest dead letters are *dropped*.
+    /// Beyond this number the oldest dead letters are *dropped*. With 0 none is kept: an entry that
+    /// fails too often is lost.
     #[must_use]
     pub fn max_dead_letters(mut self, entries: u64) -> Self {
-        self.settings.max_dead_letters = entries;
+        self.settings.max_dead_letters = Some(entries);
         self
     }
 

@@ -290,6 +290,8 @@ impl<T> GroupConsumer<T> {
     /// Parks an entry. Returns `false` if it belongs to another consumer or is settled.
     pub(super) async fn park(&self, place: Place, reason: &str, attempts: u64) -> Result<bool> {
         let stream = &self.streams[place.stream];
+        let kept = self.settings.max_dead_letters;
+        let kept = kept.map_or(-1, |kept| i64::try_from(kept).unwrap_or(i64::MAX));
         let call = PARK
             .on(&[&stream.key, &stream.parked])
             .arg(&self.settings.group)
@@ -297,7 +299,7 @@ impl<T> GroupConsumer<T> {
             .arg(place.id)
             .arg(reason)
             .arg(attempts)
-            .arg(self.settings.max_dead_letters)
+            .arg(kept)
             .arg(entry::PACKED);
         Ok(self.client.eval::<u64>(&call).await? == 1)
     }

@@ -94,9 +94,9 @@ impl<C> Drop for Observed<C> {
 /// Returns the name of an outcome that is not a success.
 fn error_type(outcome: &Outcome) -> Option<&'static str> {
     match outcome {
-        Outcome::Done => None,
+        // A postponed item did nothing wrong.
+        Outcome::Done | Outcome::Postpone(_) => None,
         Outcome::Retry(_) => Some("retry"),
-        Outcome::Postpone(_) => Some("postpone"),
         Outcome::Failed(_) => Some("failed"),
         Outcome::Park(_) => Some("park"),
     }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use metrics::{
-    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, LocalRecorderGuard, Metadata, Recorder,
-    SharedString, Unit,
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, LocalRecorderGuard, Metadata,
+    Recorder, SharedString, Unit,
 };
 use seawall::{
     Seawall,
@@ -68,7 +68,7 @@ fn the_page_lists_the_metrics_as_they_are_described() {
     assert_eq!(documented, expected, "the table should be:\n{}", text.join("\n"));
 }
 
-/// Descriptions and samples of histograms.
+/// Descriptions, counters and samples of histograms.
 #[derive(Default, Clone)]
 struct Board(Arc<Mutex<Seen>>);
 
@@ -77,6 +77,7 @@ struct Seen {
     described: BTreeMap<String, (Option<Unit>, String)>,
     /// By name and labels.
     samples: BTreeMap<String, Vec<f64>>,
+    counts: BTreeMap<String, u64>,
 }
 
 struct Samples(Board, String);
@@ -88,6 +89,24 @@ impl HistogramFn for Samples {
     }
 }
 
+struct Count(Board, String);
+
+impl CounterFn for Count {
+    fn increment(&self, by: u64) {
+        *self.0.0.lock().expect("no panic").counts.entry(self.1.clone()).or_default() += by;
+    }
+
+    fn absolute(&self, to: u64) {
+        self.0.0.lock().expect("no panic").counts.insert(self.1.clone(), to);
+    }
+}
+
+/// Returns a metric's name with its labels.
+fn name_of(key: &Key) -> String {
+    let labels: Vec<_> = key.labels().map(|of| format!("{}={}", of.key(), of.value())).collect();
+    format!("{} {}", key.name(), labels.join(" ")).trim_end().to_owned()
+}
+
 impl Board {
     fn describe(&self, name: &KeyName, unit: Option<Unit>, help: &SharedString) {
         let mut seen = self.0.lock().expect("no panic");
@@ -97,6 +116,13 @@ impl Board {
     fn samples(&self, name: &str) -> Vec<f64> {
         let seen = self.0.lock().expect("no panic");
         seen.samples.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Returns the counters of this name that count something.
+    fn counts(&self, name: &str) -> Vec<(String, u64)> {
+        let seen = self.0.lock().expect("no panic");
+        let counts = seen.counts.iter().filter(|(of, _)| of.starts_with(name));
+        counts.map(|(of, count)| (of[name.len()..].trim_start().to_owned(), *count)).collect()
     }
 }
 
@@ -110,17 +136,14 @@ impl Recorder for Board {
     fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
         self.describe(&name, unit, &help);
     }
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::noop()
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Arc::new(Count(self.clone(), name_of(key))))
     }
     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
         Gauge::noop()
     }
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        let labels: Vec<_> =
-            key.labels().map(|of| format!("{}={}", of.key(), of.value())).collect();
-        let name = format!("{} {}", key.name(), labels.join(" "));
-        Histogram::from_arc(Arc::new(Samples(self.clone(), name.trim_end().to_owned())))
+        Histogram::from_arc(Arc::new(Samples(self.clone(), name_of(key))))
     }
 }
 
@@ -320,6 +343,60 @@ async fn handlers_are_timed_and_have_a_span_with_their_attributes() {
     }
     let _ = worker.shutdown().await;
     mailer.shutdown().await;
+    seawall.shutdown().await;
+}
+
+#[tokio::test]
+async fn items_are_counted_by_queue_and_a_postponement_is_no_error() {
+    let (board, spans, _here) = listen();
+    let seawall = Seawall::connect("embedded:").await.expect("it starts");
+    let numbers = seawall.delayed_queue::<u64>("numbers").max_attempts(2).build().expect("valid");
+    // Another program's items in the same queue.
+    let words = seawall.delayed_queue::<String>("numbers").build().expect("valid");
+    let _ = words.add("word", &"no number".to_owned(), Duration::ZERO).await.expect("added");
+    for number in 0..3 {
+        let id = number.to_string();
+        let _ = numbers.add(&id, &number, Duration::ZERO).await.expect("added");
+    }
+    let other = seawall.delayed_queue::<u64>("other").build().expect("valid");
+    let _ = other.add("one", &1, Duration::ZERO).await.expect("added");
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let worker = numbers.worker().retry_delay(Duration::ZERO).spawn(move |job| {
+        let outcome = match job.into_payload() {
+            0 => Outcome::Done,
+            1 if is_first.swap(false, std::sync::atomic::Ordering::SeqCst) => {
+                Outcome::Postpone(Duration::ZERO)
+            }
+            1 => Outcome::Done,
+            _ => Outcome::Failed("never".to_owned()),
+        };
+        async { outcome }
+    });
+    let worker = worker.expect("valid");
+    let second = other.worker().spawn(|_| async { Outcome::Done }).expect("valid");
+    let expected: Vec<(String, u64)> = [
+        ("queue=numbers outcome=dead", 2),
+        ("queue=numbers outcome=handled", 2),
+        ("queue=numbers outcome=retried", 2),
+        ("queue=other outcome=handled", 1),
+    ]
+    .map(|(of, count)| (of.to_owned(), count))
+    .to_vec();
+    let counts = || board.counts("seawall_queue_items_total");
+    eventually("all are settled", async || {
+        counts().iter().map(|(_, count)| count).sum::<u64>() >= 7
+    })
+    .await;
+    assert_eq!(counts(), expected);
+    worker.shutdown().await;
+    second.shutdown().await;
+    let mut errors: Vec<String> = spans
+        .named("queue_handle")
+        .iter()
+        .map(|span| span.values(&["error.type"]).concat())
+        .collect();
+    errors.sort_unstable();
+    assert_eq!(errors, ["-", "-", "-", "-", "failed", "failed"]);
     seawall.shutdown().await;
 }
 

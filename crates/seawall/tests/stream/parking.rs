@@ -21,6 +21,7 @@ use crate::{
 on_every_backend! {
     poison_is_parked_while_others_go_on
     a_parked_entry_is_driven_again_under_its_reference
+    no_more_dead_letters_are_kept_than_the_limit_says
     what_is_parked_says_how_many_attempts_counted
     neither_many_fields_nor_a_decoder_that_panics_lose_an_entry
 }
@@ -128,6 +129,29 @@ async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
     assert_eq!(repeated, [Redriven::NotFound, Redriven::NotFound]);
     assert_eq!(stream.discard_dead_letters(&ids).await.expect("answered"), 0);
     let _ = worker.shutdown().await;
+    seawall.shutdown().await;
+}
+
+async fn no_more_dead_letters_are_kept_than_the_limit_says(setup: Setup) {
+    let seawall = setup.connect().await;
+    for (limit, kept) in [(Some(0), 0), (Some(2), 2), (Some(u64::MAX), 4), (None, 4)] {
+        let name = format!("limited-{limit:?}");
+        let stream = seawall.stream::<u64>(&name).expect("a name");
+        for number in 0..4 {
+            stream.append(&number).await.expect("appended");
+        }
+        let mut builder = quick(stream.worker("g"));
+        if let Some(limit) = limit {
+            builder = builder.max_dead_letters(limit);
+        }
+        let parks = |_: Delivery<u64>| async { Outcome::Park("never".to_owned()) };
+        let worker = builder.spawn(parks).expect("valid");
+        eventually("all are given up", async || worker.counts().dead_letters == 4).await;
+        let pending = worker.status().await.expect("answered").streams[0].pending;
+        assert_eq!(worker.shutdown().await, Drained::Clean);
+        let count = stream.dead_letter_count().await.expect("answered");
+        assert_eq!((pending, count), (0, kept), "{name}");
+    }
     seawall.shutdown().await;
 }
 

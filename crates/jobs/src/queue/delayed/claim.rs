@@ -41,7 +41,7 @@ impl<T: DeserializeOwned> Delayed<T> {
                 break;
             }
             let alone = claim.jobs.is_empty();
-            let claiming = self.core.shards[number].claim(left, alone, self.core.policy);
+            let claiming = self.core.claim(number, left, alone);
             let claimed = match until {
                 None => claiming.await,
                 Some(until) => clock

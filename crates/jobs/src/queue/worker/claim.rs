@@ -110,7 +110,7 @@ impl<T: DeserializeOwned + Send + 'static> Claimer<T> {
         }
         let count = permits.len();
         let core = Arc::clone(&self.core);
-        let claiming = core.shards[self.shard].claim(count, true, core.policy);
+        let claiming = core.claim(self.shard, count, true);
         tokio::pin!(claiming);
         let network_clock = self.client.network_clock();
         let claimed = match network_clock.timeout(PERMITS_KEPT_FOR, &mut claiming).await {

@@ -112,7 +112,12 @@ impl Settler {
             let outcomes = self.core.shards[self.shard].ack(&items, self.core.policy).await?;
             let count = items.len();
             for (item, outcome) in self.acks.drain(..count).zip(outcomes) {
-                tally(if outcome == Acked::Done { "handled" } else { "lost" });
+                let metrics = &self.core.metrics;
+                let counter = match outcome {
+                    Acked::Done => &metrics.handled,
+                    Acked::Lost => &metrics.lost,
+                };
+                counter.increment(1);
                 self.held.remove(&item.id, item.token);
             }
         }
@@ -127,18 +132,16 @@ impl Settler {
             if given == Given::Dead {
                 tracing::error!(queue = self.core.name, id = item.id, reason, "dead");
             }
-            tally(match given {
-                Given::Waiting => "retried",
-                Given::Dead => "dead",
-                Given::Lost => "lost",
-            });
+            let metrics = &self.core.metrics;
+            let counter = match given {
+                Given::Waiting => &metrics.retried,
+                Given::Dead => &metrics.dead,
+                Given::Lost => &metrics.lost,
+            };
+            counter.increment(1);
             self.held.remove(&item.id, item.token);
             self.returns.pop_front();
         }
         Ok(())
     }
-}
-
-fn tally(outcome: &'static str) {
-    metrics::counter!("seawall_queue_items_total", "outcome" => outcome).increment(1);
 }

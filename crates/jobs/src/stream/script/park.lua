@@ -7,7 +7,7 @@
 -- ARGV[3]  id
 -- ARGV[4]  reason
 -- ARGV[5]  attempts
--- ARGV[6]  how many dead letters are kept; 0 keeps all
+-- ARGV[6]  how many dead letters are kept; -1 keeps all
 -- ARGV[7]  name of the field that holds all fields if they are too many for a script
 --
 -- Returns  1 if the entry was parked, 0 if it is settled already or belongs to another consumer.
@@ -39,7 +39,7 @@ for index = 1, #fields do
 end
 redis.call('XADD', unpack(add))
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
-if ARGV[6] ~= '0' then
+if ARGV[6] ~= '-1' then
   redis.call('XTRIM', KEYS[2], 'MAXLEN', ARGV[6])
 end
 return 1
