@@ -10,7 +10,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     decode::decode,
     job::{Given, Job},
-    shard::{Back, Claimed, DeliveryPolicy, Shard},
+    lease::{Back, Claimed},
+    shard::{DeliveryPolicy, Shard},
 };
 
 /// Largest number of shards of a queue.

@@ -25,7 +25,8 @@ pub use self::builder::DelayedBuilder;
 use super::{
     core::Core,
     job::{Acked, Changed, DeadItems, DelayedStatus, FailedShard, Given, Job},
-    shard::{Back, Change, Shard},
+    lease::Back,
+    shard::{Change, Shard},
     worker::DelayedWorkerBuilder,
 };
 

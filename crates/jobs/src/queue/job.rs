@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall_client::error::Error;
 
-use super::shard::{Attempts, Due};
+use super::lease::{Attempts, Due};
 
 /// An item that is leased to a consumer.
 #[derive(Debug, Clone)]

@@ -38,6 +38,7 @@ mod core;
 mod decode;
 mod delayed;
 mod job;
+mod lease;
 mod list_queue;
 mod shard;
 mod worker;

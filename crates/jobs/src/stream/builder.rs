@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use seawall_client::{
     Handle,
     error::{Error, Result},
 };
 
-use super::{delivery::Delivery, producer::Stream, worker::Worker};
+use super::{delivery::Delivery, handler::Handler, producer::Stream, worker::Worker};
 use crate::worker::Outcome;
 
 /// Largest accepted batch and concurrency: each entry in flight costs memory here and a line in the
@@ -42,37 +42,6 @@ pub enum Retention {
     For(Duration),
     /// Everything: the stream is never trimmed.
     All,
-}
-
-/// A handler of one entry.
-pub(super) type Each<T> = Arc<dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
-/// A handler of several entries.
-pub(super) type Batch<T> =
-    Arc<dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync>;
-
-/// How entries are handed to the handler: one by one or in batches.
-pub(super) enum Handler<T> {
-    Each(Each<T>),
-    Batch(Batch<T>),
-}
-
-impl<T> Handler<T> {
-    /// Hands over one entry.
-    pub(super) fn call_with_one(&self, delivery: Delivery<T>) -> BoxFuture<'static, Outcome> {
-        match self {
-            Handler::Each(handler) => handler(delivery),
-            Handler::Batch(handler) => handler(vec![delivery]),
-        }
-    }
-}
-
-impl<T> Clone for Handler<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Handler::Each(handler) => Handler::Each(Arc::clone(handler)),
-            Handler::Batch(handler) => Handler::Batch(Arc::clone(handler)),
-        }
-    }
 }
 
 /// Settings that all parts of a worker share.

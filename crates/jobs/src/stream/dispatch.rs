@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{
     attempts::Attempts,
-    builder::{Batch, Each, Handler},
     delivery::{self, Delivery},
+    handler::{Batch, Each, Handler},
     in_flight::Place,
     intake::{GroupConsumer, Taken},
     observe::Seen,

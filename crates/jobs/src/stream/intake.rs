@@ -4,10 +4,7 @@
 //! worker on a single server, those of one slot on a Cluster.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -22,12 +19,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
     attempts::Attempts,
-    builder::{Settings, Start},
+    builder::Settings,
     entry::{self, Entry, EntryId, Fields},
     in_flight::{InFlightEntries, Place},
     producer::Core,
     settle::Report,
-    status::{self, Meter},
+    status::Meter,
 };
 
 /// Most entries that one call retakes or renews.
@@ -35,14 +32,11 @@ pub(super) const AT_ONCE: usize = 256;
 /// Longest and shortest interval at which a worker looks for entries that others left behind.
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
 const LOOK_OFTEN: Duration = Duration::from_millis(20);
-/// Silence after which a consumer without pending entries is removed.
-const FORGET_AFTER: Duration = Duration::from_secs(3600);
 
 static CLAIM: Script = Script::new(include_str!("script/claim.lua"));
 static RETAKE: Script = Script::new(include_str!("script/retake.lua"));
 static RENEW: Script = Script::new(include_str!("script/renew.lua"));
 static PARK: Script = Script::new(include_str!("script/park.lua"));
-static FORGET: Script = Script::new(include_str!("script/forget_consumers.lua"));
 
 /// Streams that are read together, and their entries in flight.
 pub(super) struct GroupConsumer<T> {
@@ -57,7 +51,7 @@ pub(super) struct GroupConsumer<T> {
     /// Capacity for entries in flight.
     pub(super) room: Arc<Semaphore>,
     /// Whether the groups were created once.
-    began: AtomicBool,
+    pub(super) began: AtomicBool,
 }
 
 /// An entry on its way to a handler.
@@ -112,39 +106,6 @@ impl<T> GroupConsumer<T> {
     /// blocks.
     pub(super) fn poll_interval(&self) -> Duration {
         (self.settings.claim_idle / 2).clamp(LOOK_OFTEN, LOOK_SELDOM)
-    }
-
-    /// Creates missing groups.
-    ///
-    /// A group may start with new entries only the first time: a stream that was deleted while the
-    /// worker runs is read from its beginning.
-    pub(super) async fn ensure_groups(&self) -> Result<()> {
-        let first = !self.began.load(Ordering::Relaxed);
-        let start = if first && self.settings.start == Start::Now { "$" } else { "0" };
-        let commands = self.streams.iter().map(|stream| {
-            let mut create = cmd("XGROUP");
-            create.arg("CREATE").arg(&stream.key).arg(&self.settings.group);
-            create.arg(start).arg("MKSTREAM");
-            (stream.key.clone(), create)
-        });
-        let replies = self.client.send_all(commands.collect()).await;
-        for (stream, reply) in self.streams.iter().zip(replies) {
-            match reply {
-                Ok(_) => {}
-                Err(error) if error.is_code("BUSYGROUP") => {}
-                // Redis: with OOM the command is refused before it checks whether the group exists.
-                // The worker must go on, because workers free memory.
-                Err(error) if error.is_code("OOM") && self.has_group(&stream.key).await? => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.began.store(true, Ordering::Relaxed);
-        Ok(())
-    }
-
-    async fn has_group(&self, key: &[u8]) -> Result<bool> {
-        let groups = self.client.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
-        Ok(status::find_group(groups, &self.settings.group)?.is_some())
     }
 
     /// Returns the command that waits for new entries.
@@ -302,30 +263,6 @@ impl<T> GroupConsumer<T> {
             .arg(kept)
             .arg(entry::PACKED);
         Ok(self.client.eval::<u64>(&call).await? == 1)
-    }
-
-    /// Shows the group's state in the metrics. A failure is not fatal.
-    pub(super) async fn show(&self) {
-        for stream in &self.streams {
-            match status::ask(stream, &self.settings.group).await {
-                Ok(status) => self.meter.show(&status),
-                Err(error) => tracing::debug!(stream = %stream.name, %error, "not shown"),
-            }
-        }
-    }
-
-    /// Removes consumers that have been silent for long, and the consumer `also`.
-    pub(super) async fn forget_consumers(&self, also: Option<&str>) -> Result<()> {
-        let silence = FORGET_AFTER.max(self.settings.claim_idle.saturating_mul(10));
-        for stream in &self.streams {
-            let call = FORGET
-                .on(&[&stream.key])
-                .arg(&self.settings.group)
-                .arg(millis(silence))
-                .arg(also.unwrap_or_default());
-            self.client.run(&call).await?;
-        }
-        Ok(())
     }
 }
 

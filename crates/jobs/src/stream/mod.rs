@@ -50,6 +50,8 @@ mod dead_letter;
 mod delivery;
 mod dispatch;
 mod entry;
+mod group;
+mod handler;
 mod in_flight;
 mod intake;
 mod observe;

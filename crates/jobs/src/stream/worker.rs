@@ -11,8 +11,9 @@ use seawall_client::{
 use tokio::sync::mpsc;
 
 use super::{
-    builder::{Handler, Settings},
+    builder::Settings,
     dispatch::Dispatcher,
+    handler::Handler,
     intake::GroupConsumer,
     producer::Stream,
     reader::Reader,

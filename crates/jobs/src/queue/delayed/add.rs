@@ -14,8 +14,8 @@ const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 impl<T: Serialize> Delayed<T> {
     /// Adds an item that becomes due after this delay, by the server's clock.
     ///
-    /// An id that is in the queue, or was finished within [`DelayedBuilder::dedup_ttl`], is not
-    /// added again.
+    /// An id that is in the queue, or was finished within
+    /// [`dedup_ttl`](super::DelayedBuilder::dedup_ttl), is not added again.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the id or payload is too long; otherwise as

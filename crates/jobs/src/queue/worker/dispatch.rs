@@ -14,7 +14,7 @@ use super::{
     settle::{Completion, Said},
 };
 use crate::{
-    queue::{core::Core, decode::decode, job::Job, shard::Claimed},
+    queue::{core::Core, decode::decode, job::Job, lease::Claimed},
     worker::{HandlerPool, Observed, Outcome, Permit, UntilSettled},
 };
 

@@ -9,7 +9,7 @@ use crate::{
     queue::{
         core::Core,
         job::{Acked, Given},
-        shard::{Attempts, Back},
+        lease::{Attempts, Back},
     },
     worker::{Next, Outcome, Settle, UntilSettled},
 };
