@@ -27,9 +27,16 @@
 //! Index and session are in different slots, so that sessions spread over a Cluster.
 
 mod builder;
+mod end;
+mod index;
+mod open;
+mod read;
 mod store;
 mod token;
 
 pub use builder::SessionsBuilder;
-pub use store::{Fields, Load, Restore, Revoke, Session, SessionInfo, Sessions};
+pub use end::{Revoke, SessionInfo};
+pub use open::Restore;
+pub use read::{Load, Session};
+pub use store::{Fields, Sessions};
 pub use token::{SessionId, Token};
