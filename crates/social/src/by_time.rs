@@ -11,13 +11,13 @@ use seawall_client::{
     member::Member,
 };
 
-use super::rebuild::{Kind, Rank, Rebuilt, Snapshot};
+use super::rebuild::{Rank, Rebuilt, Snapshot};
 
 static BY_TIME: Script = Script::new(include_str!("script/by_time.lua"));
 
 /// Returns the script call on a set, in one of its modes.
-pub(super) fn call(keys: &Rebuilt, mode: &str) -> ScriptInvocation {
-    BY_TIME.on(&[&keys.key, &keys.marker, &keys.lease]).arg(mode)
+pub(super) fn call(copy: &Rebuilt, mode: &str) -> ScriptInvocation {
+    BY_TIME.on(&[&copy.key, &copy.marker, &copy.lease]).arg(mode)
 }
 
 /// Returns the call that adds a member of the source to a set that keeps `max_kept` members; 0 keeps
@@ -25,13 +25,8 @@ pub(super) fn call(keys: &Rebuilt, mode: &str) -> ScriptInvocation {
 ///
 /// The script returns 1 if the member was added, 0 if it existed or is too old to be kept, and
 /// nothing if the set is not complete.
-pub(super) fn put(keys: &Rebuilt, member: &[u8], score: i64, keep: usize) -> ScriptInvocation {
-    call(keys, "put").arg(score).arg(member).arg(keep)
-}
-
-/// Returns the keys of a subject's set.
-pub(super) fn keys(key: Vec<u8>, lifetime: std::time::Duration) -> Rebuilt {
-    Rebuilt::new(Kind::SortedSet, key, lifetime)
+pub(super) fn put(copy: &Rebuilt, member: &[u8], score: i64, keep: usize) -> ScriptInvocation {
+    call(copy, "put").arg(score).arg(member).arg(keep)
 }
 
 /// Returns the snapshot that is written to Redis. If a member occurs twice, the first one counts.

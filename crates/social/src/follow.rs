@@ -11,33 +11,30 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, future::BoxFuture};
 use redis::{FromRedisValue, cmd};
 use seawall_client::{
     Handle,
-    client::{Script, ScriptInvocation},
+    client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
     member::Member,
 };
 
 use super::{
     SLICE,
-    rebuild::{Kind, LIFETIME, Rank, Rebuilt, Snapshot, check_lifetime, source_error},
-    template::{Template, handles, members},
+    copies::{Copies, UserFn, handles},
+    rebuild::{Kind, Rank, Rebuilt, Snapshot},
+    template::members,
 };
 
 static FOLLOW: Script = Script::new(include_str!("script/follow.lua"));
-
-type Source<M> = Arc<dyn Fn(M) -> BoxFuture<'static, Result<Vec<M>>> + Send + Sync>;
 
 impl<M: Member> Follows<M> {
     /// Returns a builder for follow sets with this name.
     #[must_use]
     pub fn builder(handle: &Handle, name: impl Into<String>) -> FollowBuilder<M> {
         FollowBuilder {
-            template: Template::new(handle, "follow", name),
+            copies: Copies::new(handle, "follow", name, Kind::Set),
             limit: 0,
-            lifetime: LIFETIME,
             source: None,
         }
     }
@@ -45,10 +42,9 @@ impl<M: Member> Follows<M> {
 
 /// Settings of [`Follows`].
 pub struct FollowBuilder<M> {
-    template: Template,
+    copies: Copies,
     limit: usize,
-    lifetime: Duration,
-    source: Option<Source<M>>,
+    source: Option<UserFn<M, Vec<M>>>,
 }
 
 impl<M: Member> FollowBuilder<M> {
@@ -62,7 +58,7 @@ impl<M: Member> FollowBuilder<M> {
     /// Sets how long a set is used before it is read from the source again. Default: one day.
     #[must_use]
     pub fn ttl(mut self, time: Duration) -> Self {
-        self.lifetime = time;
+        self.copies.ttl = time;
         self
     }
 
@@ -75,8 +71,7 @@ impl<M: Member> FollowBuilder<M> {
         Fut: Future<Output = Result<Vec<M>, E>> + Send + 'static,
         E: std::fmt::Display,
     {
-        self.source =
-            Some(Arc::new(move |who| load(who).map(|read| read.map_err(source_error)).boxed()));
+        self.source = Some(UserFn::new(load));
         self
     }
 
@@ -85,7 +80,7 @@ impl<M: Member> FollowBuilder<M> {
     /// # Errors
     /// [`Error::Invalid`] if the lifetime is below a second.
     pub fn build(self) -> Result<Follows<M>> {
-        check_lifetime(self.lifetime)?;
+        self.copies.check()?;
         Ok(Follows { inner: Arc::new(self) })
     }
 }
@@ -140,9 +135,8 @@ impl<M: Member> Follows<M> {
     /// # Errors
     /// [`Error::Invalid`] if the user is not a valid part of a key.
     pub fn of(&self, who: &M) -> Result<FollowsOf<M>> {
-        let key = self.inner.template.key_of(who)?;
-        let keys = Rebuilt::new(Kind::Set, key, self.inner.lifetime);
-        Ok(FollowsOf { inner: Arc::clone(&self.inner), who: who.clone(), keys })
+        let copy = self.inner.copies.of(who)?;
+        Ok(FollowsOf { inner: Arc::clone(&self.inner), who: who.clone(), copy })
     }
 }
 
@@ -150,7 +144,7 @@ impl<M: Member> Follows<M> {
 pub struct FollowsOf<M> {
     inner: Arc<FollowBuilder<M>>,
     pub(super) who: M,
-    pub(super) keys: Rebuilt,
+    copy: Rebuilt,
 }
 
 impl<M: Member> FollowsOf<M> {
@@ -221,41 +215,44 @@ impl<M: Member> FollowsOf<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.inner.template.client()).await
+        self.copy.forget().await
     }
 
     /// Returns a script call on this set; if there is a source, with the marker as a second key.
     pub(super) fn call(&self, mode: &str) -> ScriptInvocation {
-        let keys = [&self.keys.key, &self.keys.marker];
+        let keys = [&self.copy.key, &self.copy.marker];
         let keys = if self.inner.source.is_some() { &keys[..] } else { &keys[..1] };
         FOLLOW.on(keys).arg(mode)
     }
 
     /// Runs a script on a complete set; rebuilds the set if needed.
     pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<T> {
-        let client = self.inner.template.client();
-        let Some(source) = &self.inner.source else { return client.eval(call).await };
+        let Some(source) = &self.inner.source else { return self.client().eval(call).await };
         let load = || async {
-            let followed = source(self.who.clone()).await?;
+            let followed = source.call(self.who.clone()).await?;
             let members =
                 followed.iter().map(|whom| Ok((Rank::None, whom.to_member()?.into_owned())));
             Ok(Snapshot::new(members.collect::<Result<_>>()?, 0))
         };
-        self.keys.complete(client, || client.eval::<Option<T>>(call), load).await
+        self.copy.eval(call, load).await
     }
 
     /// Returns up to `count` random followees.
     pub(super) async fn sample(&self, count: usize) -> Result<Vec<M>> {
         self.count().await?;
         let mut command = cmd("SRANDMEMBER");
-        command.arg(&self.keys.key).arg(count);
-        let found: Vec<Vec<u8>> =
-            self.inner.template.client().query(&self.keys.key, &command).await?;
+        command.arg(&self.copy.key).arg(count);
+        let found: Vec<Vec<u8>> = self.client().query(&self.copy.key, &command).await?;
         members(&found)
     }
 
-    pub(super) fn template(&self) -> &Template {
-        &self.inner.template
+    /// Returns the key of another user's set.
+    pub(super) fn key_of(&self, other: &M) -> Result<Vec<u8>> {
+        Ok(self.inner.copies.of(other)?.key)
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.inner.copies.client()
     }
 }
 

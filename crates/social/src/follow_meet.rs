@@ -70,13 +70,13 @@ impl<M: Member> FollowsOf<M> {
         check_count(count)?;
         let mut commands = Vec::new();
         for followee in self.sample(SUGGEST_FROM).await? {
-            let key = self.template().key_of(&followee)?;
+            let key = self.key_of(&followee)?;
             let mut command = cmd("SRANDMEMBER");
             command.arg(&key).arg(SUGGEST_EACH);
             commands.push((key, command));
         }
         let mut votes: BTreeMap<M, usize> = BTreeMap::new();
-        for reply in self.template().client().send_all(commands).await {
+        for reply in self.client().send_all(commands).await {
             let found: Vec<Vec<u8>> = redis::from_redis_value(reply?)?;
             for candidate in members::<M>(&found)? {
                 if candidate != self.who {

@@ -23,6 +23,7 @@
 
 pub mod bucketed;
 mod by_time;
+mod copies;
 mod cursor;
 mod day;
 mod follow;

@@ -19,9 +19,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, future::BoxFuture};
 use seawall_client::{
     Handle,
+    client::Client,
     error::{Error, Result},
     member::Member,
     retry::Doubt,
@@ -30,8 +30,9 @@ use seawall_resilience::Backoff;
 
 use super::{
     Cursor, SLICE, by_time,
-    rebuild::{LIFETIME, Rebuilt, Snapshot, check_lifetime, source_error},
-    template::{Template, check_score, handles},
+    copies::{Copies, UserFn, handles},
+    rebuild::{Kind, Rebuilt, Snapshot},
+    template::check_score,
 };
 
 /// Default number of orders that an index keeps.
@@ -41,9 +42,8 @@ const ATTEMPTS: u32 = 5;
 /// Delays between them.
 const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_millis(160));
 
-type Source<M> =
-    Arc<dyn Fn(M, Option<Order>, usize) -> BoxFuture<'static, Result<Vec<Order>>> + Send + Sync>;
-type HandOver<M> = Arc<dyn Fn(M, Order) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+/// Which orders to read of a user: older than this one, at most that many.
+type Wanted<M> = (M, Option<Order>, usize);
 
 /// An order in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,12 +99,9 @@ impl<M: Member> OrderIndex<M> {
         E: std::fmt::Display,
     {
         OrderIndexBuilder {
-            template: Template::new(handle, "orders", name),
+            copies: Copies::new(handle, "orders", name, Kind::SortedSet),
             keep: KEEP,
-            lifetime: LIFETIME,
-            source: Arc::new(move |user, before, count| {
-                source(user, before, count).map(|read| read.map_err(source_error)).boxed()
-            }),
+            source: UserFn::new(move |(user, before, count)| source(user, before, count)),
             hand_over: None,
         }
     }
@@ -112,11 +109,10 @@ impl<M: Member> OrderIndex<M> {
 
 /// Settings of an [`OrderIndex`].
 pub struct OrderIndexBuilder<M> {
-    pub(super) template: Template,
+    copies: Copies,
     pub(super) keep: usize,
-    lifetime: Duration,
-    pub(super) source: Source<M>,
-    hand_over: Option<HandOver<M>>,
+    source: UserFn<Wanted<M>, Vec<Order>>,
+    hand_over: Option<UserFn<(M, Order), ()>>,
 }
 
 impl<M: Member> OrderIndexBuilder<M> {
@@ -130,7 +126,7 @@ impl<M: Member> OrderIndexBuilder<M> {
     /// Sets how long an index is used before it is read from the source again. Default: one day.
     #[must_use]
     pub fn ttl(mut self, time: Duration) -> Self {
-        self.lifetime = time;
+        self.copies.ttl = time;
         self
     }
 
@@ -143,9 +139,7 @@ impl<M: Member> OrderIndexBuilder<M> {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: std::fmt::Display,
     {
-        self.hand_over = Some(Arc::new(move |user, order| {
-            take(user, order).map(|taken| taken.map_err(source_error)).boxed()
-        }));
+        self.hand_over = Some(UserFn::new(move |(user, order)| take(user, order)));
         self
     }
 
@@ -161,7 +155,7 @@ impl<M: Member> OrderIndexBuilder<M> {
                 self.keep
             )));
         }
-        check_lifetime(self.lifetime)?;
+        self.copies.check()?;
         Ok(OrderIndex { inner: Arc::new(self) })
     }
 }
@@ -195,8 +189,8 @@ impl<M: Member> OrderIndex<M> {
     /// # Errors
     /// [`Error::Invalid`] if the user is not a valid part of a key.
     pub fn of(&self, user: &M) -> Result<OrdersOf<M>> {
-        let keys = by_time::keys(self.inner.template.key_of(user)?, self.inner.lifetime);
-        Ok(OrdersOf { inner: Arc::clone(&self.inner), user: user.clone(), keys })
+        let copy = self.inner.copies.of(user)?;
+        Ok(OrdersOf { inner: Arc::clone(&self.inner), user: user.clone(), copy })
     }
 }
 
@@ -226,8 +220,8 @@ pub struct Audit {
 /// The orders of one user.
 pub struct OrdersOf<M> {
     pub(super) inner: Arc<OrderIndexBuilder<M>>,
-    pub(super) user: M,
-    pub(super) keys: Rebuilt,
+    user: M,
+    pub(super) copy: Rebuilt,
 }
 
 impl<M: Member> OrdersOf<M> {
@@ -238,8 +232,8 @@ impl<M: Member> OrdersOf<M> {
     /// function failed, too.
     pub async fn add(&self, order: Order) -> Result<Add> {
         let (id, score) = (order.id.to_member()?, order.score()?);
-        let call = by_time::put(&self.keys, &id, score, self.inner.keep);
-        let client = self.inner.template.client();
+        let call = by_time::put(&self.copy, &id, score, self.inner.keep);
+        let client = self.client();
         let mut pauses = PAUSES;
         let mut attempt = 1;
         let mut doubt = Doubt::default();
@@ -260,7 +254,7 @@ impl<M: Member> OrdersOf<M> {
         };
         let Some(hand_over) = &self.inner.hand_over else { return Err(error) };
         tracing::warn!(%error, "an order list did not follow, its update is handed over");
-        hand_over(self.user.clone(), order).await?;
+        hand_over.call((self.user.clone(), order)).await?;
         Ok(Add::HandedOver)
     }
 
@@ -276,11 +270,11 @@ impl<M: Member> OrdersOf<M> {
             return Ok(Audit::default());
         };
         // Read after the list: an order added in between is then missing in the list, not surplus.
-        let source = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
+        let source = self.source(None, self.inner.keep).await?;
         let listed: Vec<u64> = listed.iter().map(|order| order.id).collect();
         let known: Vec<u64> = source.iter().take(self.inner.keep).map(|order| order.id).collect();
         let only = |these: &[u64], others: &[u64]| {
-            let others: std::collections::HashSet<u64> = others.iter().copied().collect();
+            let others: std::collections::BTreeSet<u64> = others.iter().copied().collect();
             these.iter().copied().filter(|id| !others.contains(id)).collect::<Vec<_>>()
         };
         let audit = Audit { missing: only(&known, &listed), surplus: only(&listed, &known) };
@@ -296,12 +290,21 @@ impl<M: Member> OrdersOf<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.inner.template.client()).await
+        self.copy.forget().await
+    }
+
+    /// Reads orders from the source: at most `count`, older than `before`.
+    pub(super) async fn source(&self, before: Option<Order>, count: usize) -> Result<Vec<Order>> {
+        self.inner.source.call((self.user.clone(), before, count)).await
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.inner.copies.client()
     }
 
     /// Returns the newest orders of the source, as they are written to Redis.
     pub(super) async fn snapshot(&self) -> Result<Snapshot> {
-        let mut orders = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
+        let mut orders = self.source(None, self.inner.keep).await?;
         let whole = orders.len() < self.inner.keep;
         orders.truncate(self.inner.keep);
         let ranked = orders.iter().map(|order| Ok((order.id, order.score()?)));

@@ -30,14 +30,13 @@ impl<M: Member> OrdersOf<M> {
     pub async fn page(&self, after: Option<&Cursor>, count: usize) -> Result<OrderPage> {
         check_count(count)?;
         let after_order = after.map(named).transpose()?;
-        let client = self.inner.template.client();
         let (whole, mut orders) =
-            self.keys.complete(client, || self.read(after, count), || self.snapshot()).await?;
+            self.copy.complete(|| self.read(after, count), || self.snapshot()).await?;
         let mut from_source = 0;
         if orders.len() < count && !whole {
             let before = orders.last().copied().or(after_order);
             let wanted = count - orders.len();
-            let mut older = (self.inner.source)(self.user.clone(), before, wanted).await?;
+            let mut older = self.source(before, wanted).await?;
             older.truncate(wanted);
             // A source that orders ties differently must not make an order appear twice.
             let last = before.map(|order| order.cursor()).transpose()?;
@@ -61,9 +60,8 @@ impl<M: Member> OrdersOf<M> {
     /// # Errors
     /// If Redis or the source does not answer.
     pub async fn indexed(&self) -> Result<usize> {
-        let client = self.inner.template.client();
         let keep = self.inner.keep;
-        let read = self.keys.complete(client, || self.read(None, keep), || self.snapshot());
+        let read = self.copy.complete(|| self.read(None, keep), || self.snapshot());
         Ok(read.await?.1.len())
     }
 
@@ -73,8 +71,8 @@ impl<M: Member> OrdersOf<M> {
         after: Option<&Cursor>,
         count: usize,
     ) -> Result<Option<(bool, Vec<Order>)>> {
-        let call = page_call(&[&self.keys.key, &self.keys.marker], after, count);
-        let reply: Option<(String, Value)> = self.inner.template.client().eval(&call).await?;
+        let call = page_call(&[&self.copy.key, &self.copy.marker], after, count);
+        let reply: Option<(String, Value)> = self.client().eval(&call).await?;
         let Some((marker, items)) = reply else { return Ok(None) };
         let orders = flat(items)?.iter().map(Order::decode).collect::<Result<_>>()?;
         Ok(Some((marker.ends_with(" 1"), orders)))

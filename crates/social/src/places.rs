@@ -19,9 +19,8 @@ use seawall_client::{
 };
 
 use super::{
-    places_source::Source,
-    rebuild::{Kind, LIFETIME, Rebuilt},
-    template::Template,
+    copies::{Copies, UserFn},
+    rebuild::{Kind, Rebuilt},
 };
 
 /// Number of the nearest places that pages reach.
@@ -35,7 +34,7 @@ impl<M: Member> Places<M> {
     /// Creates places with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Places<M> {
-        Places { template: Template::new(handle, "geo", name), member: PhantomData }
+        Places { copies: Copies::new(handle, "geo", name, Kind::GeoSet), member: PhantomData }
     }
 }
 
@@ -59,7 +58,7 @@ impl<M: Member> Places<M> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Places<M> {
-    template: Template,
+    copies: Copies,
     member: PhantomData<fn(M) -> M>,
 }
 
@@ -129,16 +128,14 @@ impl<M: Member> Places<M> {
     /// # Errors
     /// [`Error::Invalid`] if the kind is empty or too long.
     pub fn kind(&self, kind: &(impl KeyPart + ?Sized)) -> Result<PlacesIn<M>> {
-        let keys = Rebuilt::new(Kind::GeoSet, self.template.key(kind)?, LIFETIME);
-        Ok(PlacesIn { template: self.template.clone(), keys, source: None })
+        Ok(PlacesIn { copy: self.copies.at(kind)?, source: None })
     }
 }
 
 /// The places of one kind.
 pub struct PlacesIn<M> {
-    pub(super) template: Template,
-    pub(super) keys: Rebuilt,
-    pub(super) source: Option<Source<M>>,
+    pub(super) copy: Rebuilt,
+    pub(super) source: Option<UserFn<(), Vec<(M, Point)>>>,
 }
 
 /// Most places in one command: each takes three arguments, and a script gets them all at once.
@@ -153,7 +150,7 @@ impl<M: Member> PlacesIn<M> {
     pub async fn add(&self, places: &[(M, Point)]) -> Result<()> {
         for slice in places.chunks(PLACES_AT_ONCE) {
             let mut command = cmd("GEOADD");
-            command.arg(&self.keys.key);
+            command.arg(&self.copy.key);
             for (member, point) in slice {
                 let point = point.check()?;
                 command.arg(point.longitude).arg(point.latitude).arg(&*member.to_member()?);
@@ -171,7 +168,7 @@ impl<M: Member> PlacesIn<M> {
         let mut removed = 0;
         for slice in members.chunks(PLACES_AT_ONCE) {
             let mut command = cmd("ZREM");
-            command.arg(&self.keys.key);
+            command.arg(&self.copy.key);
             for member in slice {
                 command.arg(&*member.to_member()?);
             }
@@ -209,7 +206,7 @@ impl<M: Member> PlacesIn<M> {
             return Ok(Nearby { places: Vec::new() });
         }
         let mut command = cmd("GEOSEARCH");
-        command.arg(&self.keys.key).arg("FROMLONLAT").arg(centre.longitude).arg(centre.latitude);
+        command.arg(&self.copy.key).arg("FROMLONLAT").arg(centre.longitude).arg(centre.latitude);
         command.arg("BYRADIUS").arg(metres).arg("m").arg("ASC").arg("COUNT").arg(page.end);
         command.arg("WITHDIST");
         let found: Vec<(Vec<u8>, f64)> = self.run(&command).await?;
@@ -228,7 +225,7 @@ impl<M: Member> PlacesIn<M> {
     pub async fn distance(&self, pair: [&M; 2]) -> Result<Option<f64>> {
         let mut command = cmd("GEODIST");
         let [one, other] = pair;
-        command.arg(&self.keys.key).arg(&*one.to_member()?).arg(&*other.to_member()?).arg("m");
+        command.arg(&self.copy.key).arg(&*one.to_member()?).arg(&*other.to_member()?).arg("m");
         self.run(&command).await
     }
 
@@ -237,7 +234,7 @@ impl<M: Member> PlacesIn<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
-        self.run(cmd("ZCARD").arg(&self.keys.key)).await
+        self.run(cmd("ZCARD").arg(&self.copy.key)).await
     }
 }
 

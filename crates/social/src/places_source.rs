@@ -5,9 +5,8 @@
 //! process, and is never treated as an empty one. Write the database first and then call
 //! [`PlacesIn::add`] or [`PlacesIn::remove`]; if that fails, [`PlacesIn::audit`] finds it later.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt};
 
-use futures_util::{FutureExt, future::BoxFuture};
 use redis::{Arg, Cmd, FromRedisValue, Value, cmd};
 use seawall_client::{
     client::{Script, ScriptInvocation},
@@ -17,7 +16,8 @@ use seawall_client::{
 
 use super::{
     PlacesIn, Point,
-    rebuild::{Rank, Snapshot, source_error},
+    copies::UserFn,
+    rebuild::{Rank, Snapshot},
 };
 
 /// Members that one step of an audit compares.
@@ -26,10 +26,6 @@ const COMPARED_AT_ONCE: usize = 250;
 const ROUNDING: f64 = 1e-5;
 
 static PLACE: Script = Script::new(include_str!("script/place.lua"));
-
-/// Reads all places of a kind.
-pub(super) type Source<M> =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<(M, Point)>>> + Send + Sync>;
 
 /// Outcome of [`PlacesIn::audit`]: how a set differed from its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +78,7 @@ impl<M: Member> PlacesIn<M> {
         Fut: Future<Output = Result<Vec<(M, Point)>, E>> + Send + 'static,
         E: fmt::Display,
     {
-        self.source = Some(Arc::new(move || load().map(|read| read.map_err(source_error)).boxed()));
+        self.source = Some(UserFn::new(move |()| load()));
         self
     }
 
@@ -99,7 +95,7 @@ impl<M: Member> PlacesIn<M> {
         };
         let Some(mut listed) = self.listed().await? else { return Ok(PlacesAudit::default()) };
         // Read after the set: a place added in between is then missing in the set, not surplus.
-        let known = source().await?;
+        let known = source.call(()).await?;
         let mut audit = PlacesAudit::default();
         for (member, point) in &known {
             match listed.remove(member) {
@@ -120,22 +116,23 @@ impl<M: Member> PlacesIn<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.template.client()).await
+        self.copy.forget().await
     }
 
     /// Runs a command on the set; with a source only on a complete one, which is rebuilt if needed.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let client = self.template.client();
-        let Some(source) = &self.source else { return client.query(&self.keys.key, command).await };
+        let Some(source) = &self.source else {
+            return self.copy.client.query(&self.copy.key, command).await;
+        };
         let call = self.call(command);
-        let load = || async { snapshot(source().await?) };
-        self.keys.complete(client, || self.attempt(&call), load).await
+        let load = || async { snapshot(source.call(()).await?) };
+        self.copy.complete(|| self.attempt(&call), load).await
     }
 
     /// Makes one attempt; returns `None` if the set is not complete.
     async fn attempt<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<Option<T>> {
         let (complete, reply): (u8, Option<Value>) =
-            match <[Value; 2]>::try_from(self.template.client().eval::<Vec<Value>>(call).await?) {
+            match <[Value; 2]>::try_from(self.copy.client.eval::<Vec<Value>>(call).await?) {
                 Ok([complete, reply]) => (redis::from_redis_value(complete)?, Some(reply)),
                 Err(_) => (0, None),
             };
@@ -147,7 +144,7 @@ impl<M: Member> PlacesIn<M> {
 
     /// Returns the script call that runs a command.
     fn call(&self, command: &Cmd) -> ScriptInvocation {
-        let keys = [&self.keys.key, &self.keys.marker, &self.keys.lease];
+        let keys = [&self.copy.key, &self.copy.marker, &self.copy.lease];
         let words = command.args_iter().enumerate().filter(|(index, _)| *index != KEY_WORD);
         words.fold(PLACE.on(&keys), |call, (_, word)| match word {
             Arg::Simple(word) => call.arg(word),
@@ -156,11 +153,11 @@ impl<M: Member> PlacesIn<M> {
     }
 
     /// Returns everything in the set with its position, or `None` if the set is not complete.
-    async fn listed(&self) -> Result<Option<HashMap<M, Point>>> {
-        let mut listed = HashMap::new();
+    async fn listed(&self) -> Result<Option<BTreeMap<M, Point>>> {
+        let mut listed = BTreeMap::new();
         for start in (0..).step_by(COMPARED_AT_ONCE) {
             let mut command = cmd("ZRANGE");
-            command.arg(&self.keys.key).arg(start).arg(start + COMPARED_AT_ONCE - 1);
+            command.arg(&self.copy.key).arg(start).arg(start + COMPARED_AT_ONCE - 1);
             let Some(slice) = self.attempt::<Vec<Vec<u8>>>(&self.call(&command)).await? else {
                 return Ok(None);
             };
@@ -168,7 +165,7 @@ impl<M: Member> PlacesIn<M> {
                 break;
             }
             let mut command = cmd("GEOPOS");
-            command.arg(&self.keys.key).arg(&slice);
+            command.arg(&self.copy.key).arg(&slice);
             let Some(points) =
                 self.attempt::<Vec<Option<(f64, f64)>>>(&self.call(&command)).await?
             else {
@@ -204,16 +201,12 @@ fn snapshot<M: Member>(places: Vec<(M, Point)>) -> Result<Snapshot> {
 
 impl<M> Clone for PlacesIn<M> {
     fn clone(&self) -> Self {
-        PlacesIn {
-            template: self.template.clone(),
-            keys: self.keys.clone(),
-            source: self.source.clone(),
-        }
+        PlacesIn { copy: self.copy.clone(), source: self.source.clone() }
     }
 }
 
 impl<M> fmt::Debug for PlacesIn<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlacesIn").field("keys", &self.keys).finish_non_exhaustive()
+        f.debug_struct("PlacesIn").field("copy", &self.copy).finish_non_exhaustive()
     }
 }

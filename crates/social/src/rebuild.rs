@@ -20,18 +20,15 @@
 
 use std::time::Duration;
 
-use redis::cmd;
+use redis::{FromRedisValue, cmd};
 use seawall_client::{
-    client::{Client, Script},
+    client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
-    lifetime,
 };
 use seawall_resilience::clock::millis;
 
 use super::{Point, SLICE, template::beside};
 
-/// Default time for which a collection is used.
-pub(super) const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// How long a rebuild may take before another process may begin one.
 const LEASE: Duration = Duration::from_secs(5);
 /// How long a caller waits for a complete collection.
@@ -106,9 +103,10 @@ impl Taken {
     const COMPLETE: u8 = 2;
 }
 
-/// The keys of a collection that has a source.
+/// A collection that has a source: its keys, and how it becomes complete.
 #[derive(Debug, Clone)]
 pub(super) struct Rebuilt {
+    pub(super) client: Client,
     pub(super) key: Vec<u8>,
     pub(super) marker: Vec<u8>,
     pub(super) lease: Vec<u8>,
@@ -118,15 +116,29 @@ pub(super) struct Rebuilt {
 }
 
 impl Rebuilt {
-    pub(super) fn new(kind: Kind, key: Vec<u8>, lifetime: Duration) -> Self {
-        Rebuilt { marker: beside(&key, ":ok"), lease: beside(&key, ":lease"), key, lifetime, kind }
+    pub(super) fn new(client: &Client, kind: Kind, key: Vec<u8>, lifetime: Duration) -> Self {
+        let (marker, lease) = (beside(&key, ":ok"), beside(&key, ":lease"));
+        Rebuilt { client: client.clone(), key, marker, lease, lifetime, kind }
+    }
+
+    /// Runs a script that returns nil while the collection is not complete, and rebuilds the
+    /// collection until it is.
+    pub(super) async fn eval<T, Load>(
+        &self,
+        call: &ScriptInvocation,
+        load: impl Fn() -> Load,
+    ) -> Result<T>
+    where
+        T: FromRedisValue,
+        Load: Future<Output = Result<Snapshot>>,
+    {
+        self.complete(|| self.client.eval::<Option<T>>(call), load).await
     }
 
     /// Runs an operation that returns `None` while the collection is not complete, and rebuilds the
     /// collection until it is.
     pub(super) async fn complete<T, Op, Load>(
         &self,
-        client: &Client,
         operation: impl Fn() -> Op,
         load: impl Fn() -> Load,
     ) -> Result<T>
@@ -134,25 +146,27 @@ impl Rebuilt {
         Op: Future<Output = Result<Option<T>>>,
         Load: Future<Output = Result<Snapshot>>,
     {
-        let began = client.clock().now();
+        let clock = self.client.clock();
+        let began = clock.now();
         loop {
             if let Some(done) = operation().await? {
                 return Ok(done);
             }
-            if client.clock().now().since(began) >= PATIENCE {
+            if clock.now().since(began) >= PATIENCE {
                 return Err(Error::Source(
                     format!("a collection was not rebuilt within {PATIENCE:?}").into(),
                 ));
             }
-            self.build(client, &load).await?;
+            self.build(&load).await?;
         }
     }
 
     /// Rebuilds the collection, or waits a moment while another process does.
-    async fn build<Load>(&self, client: &Client, load: &impl Fn() -> Load) -> Result<()>
+    async fn build<Load>(&self, load: &impl Fn() -> Load) -> Result<()>
     where
         Load: Future<Output = Result<Snapshot>>,
     {
+        let client = &self.client;
         let token = format!("{:032x}", client.randomness().u128());
         let take = TAKE.on(&[&self.key, &self.marker, &self.lease]).arg(&token);
         match client.eval(&take.arg(millis(LEASE)).arg(self.kind.count())).await? {
@@ -166,7 +180,7 @@ impl Rebuilt {
             }
         }
         let built = match load().await {
-            Ok(snapshot) => self.publish(client, &token, &snapshot).await,
+            Ok(snapshot) => self.publish(&token, &snapshot).await,
             Err(error) => Err(error),
         };
         if built.is_err() {
@@ -176,7 +190,7 @@ impl Rebuilt {
         built
     }
 
-    async fn publish(&self, client: &Client, token: &str, snapshot: &Snapshot) -> Result<()> {
+    async fn publish(&self, token: &str, snapshot: &Snapshot) -> Result<()> {
         let new = beside(&self.key, &format!(":new:{token}"));
         let mut commands = Vec::new();
         for slice in snapshot.members.chunks(SLICE) {
@@ -196,7 +210,7 @@ impl Rebuilt {
             commands.push((new.clone(), expire));
         }
         for pipeline in commands.chunks(2 * SLICES_AT_ONCE) {
-            for reply in client.send_all(pipeline.to_vec()).await {
+            for reply in self.client.send_all(pipeline.to_vec()).await {
                 reply?;
             }
         }
@@ -209,26 +223,13 @@ impl Rebuilt {
             .arg(self.kind.count());
         // Refused after a concurrent change: the caller sees an incomplete collection and tries
         // again.
-        client.run(&call).await.map(drop)
+        self.client.run(&call).await.map(drop)
     }
 
     /// Deletes the collection, so that the next reader rebuilds it. Safe to retry.
-    pub(super) async fn forget(&self, client: &Client) -> Result<()> {
+    pub(super) async fn forget(&self) -> Result<()> {
         let mut command = cmd("UNLINK");
         command.arg(&self.marker).arg(&self.key).arg(&self.lease);
-        client.send(&self.key, &command).await.map(drop)
+        self.client.send(&self.key, &command).await.map(drop)
     }
-}
-
-/// Refuses a lifetime that is too short to be useful.
-pub(super) fn check_lifetime(time: Duration) -> Result<()> {
-    if time < Duration::from_secs(1) {
-        return Err(Error::Invalid("a ttl below a second would rebuild for ever".into()));
-    }
-    lifetime::millis("ttl", time).map(drop)
-}
-
-/// Converts the caller's error.
-pub(super) fn source_error(error: impl std::fmt::Display) -> Error {
-    Error::Source(error.to_string().into())
 }

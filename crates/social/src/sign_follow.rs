@@ -22,7 +22,7 @@ use redis::cmd;
 use seawall_client::{client::Script, error::Result};
 use seawall_resilience::clock::millis;
 
-use super::{Day, rebuild::source_error, sign_in::SignInsOf, template::beside};
+use super::{Day, copies::source_error, sign_in::SignInsOf, template::beside};
 
 /// How long bitmaps are assumed to be complete before the record is read again. It bounds how long
 /// an eviction of single keys can hide days.

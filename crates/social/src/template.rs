@@ -40,40 +40,6 @@ impl Template {
     }
 }
 
-/// Implements `Debug` for a collection with a source, for any member type: its settings, the handle
-/// over all subjects, and the view of one subject. Also implements `Clone` for the handle.
-macro_rules! handles {
-    ($settings:ident, $all:ident, $one:ident) => {
-        impl<M> Clone for $all<M> {
-            fn clone(&self) -> Self {
-                $all { inner: Arc::clone(&self.inner) }
-            }
-        }
-
-        impl<M> std::fmt::Debug for $settings<M> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut text = f.debug_struct(stringify!($settings));
-                text.field("template", &self.template).finish_non_exhaustive()
-            }
-        }
-
-        impl<M> std::fmt::Debug for $all<M> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut text = f.debug_struct(stringify!($all));
-                text.field("template", &self.inner.template).finish_non_exhaustive()
-            }
-        }
-
-        impl<M> std::fmt::Debug for $one<M> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut text = f.debug_struct(stringify!($one));
-                text.field("keys", &self.keys).finish_non_exhaustive()
-            }
-        }
-    };
-}
-pub(super) use handles;
-
 /// Returns a key beside `key`, in its slot.
 pub(super) fn beside(key: &[u8], suffix: &str) -> Vec<u8> {
     [key, suffix.as_bytes()].concat()

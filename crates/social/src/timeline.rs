@@ -17,7 +17,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, future::BoxFuture};
 use redis::{FromRedisValue, Value};
 use seawall_client::{
     Handle,
@@ -29,17 +28,16 @@ use seawall_client::{
 use super::{
     Change, FanOut,
     by_time::{self, call, put},
+    copies::{Copies, UserFn, handles},
     inbox_box::flat,
-    rebuild::{LIFETIME, Rebuilt, Snapshot, check_lifetime, source_error},
-    template::{Template, check_count, check_score, handles, members},
+    rebuild::{Kind, Rebuilt, Snapshot},
+    template::{check_count, check_score, members},
 };
 
 /// Largest number of members that may be kept.
 const MAX_KEEP: usize = 100_000;
 /// Scripts in one pipeline.
 const FAN_OUT: usize = 500;
-
-type Source<M> = Arc<dyn Fn(M) -> BoxFuture<'static, Result<Vec<(M, i64)>>> + Send + Sync>;
 
 impl<M: Member> Timelines<M> {
     /// Returns a builder for timelines with this name.
@@ -57,23 +55,19 @@ impl<M: Member> Timelines<M> {
         Fut: Future<Output = Result<Vec<(M, i64)>, E>> + Send + 'static,
         E: std::fmt::Display,
     {
-        let source: Source<M> =
-            Arc::new(move |subject| load(subject).map(|read| read.map_err(source_error)).boxed());
         TimelineBuilder {
-            template: Template::new(handle, "timeline", name),
+            copies: Copies::new(handle, "timeline", name, Kind::SortedSet),
             keep: 0,
-            lifetime: LIFETIME,
-            source,
+            source: UserFn::new(load),
         }
     }
 }
 
 /// Settings of [`Timelines`].
 pub struct TimelineBuilder<M> {
-    template: Template,
+    copies: Copies,
     keep: usize,
-    lifetime: Duration,
-    source: Source<M>,
+    source: UserFn<M, Vec<(M, i64)>>,
 }
 
 impl<M: Member> TimelineBuilder<M> {
@@ -87,7 +81,7 @@ impl<M: Member> TimelineBuilder<M> {
     /// Sets how long a set is used before it is read from the source again. Default: one day.
     #[must_use]
     pub fn ttl(mut self, time: Duration) -> Self {
-        self.lifetime = time;
+        self.copies.ttl = time;
         self
     }
 
@@ -96,7 +90,7 @@ impl<M: Member> TimelineBuilder<M> {
     /// # Errors
     /// [`Error::Invalid`] if the lifetime is below a second, or more than 100,000 are kept.
     pub fn build(self) -> Result<Timelines<M>> {
-        check_lifetime(self.lifetime)?;
+        self.copies.check()?;
         if self.keep > MAX_KEEP {
             let keep = self.keep;
             return Err(Error::Invalid(format!(
@@ -146,8 +140,8 @@ impl<M: Member> Timelines<M> {
     /// # Errors
     /// [`Error::Invalid`] if the subject is not a valid part of a key.
     pub fn of(&self, subject: &M) -> Result<TimelineOf<M>> {
-        let keys = self.keys(subject)?;
-        Ok(TimelineOf { inner: Arc::clone(&self.inner), subject: subject.clone(), keys })
+        let copy = self.inner.copies.of(subject)?;
+        Ok(TimelineOf { inner: Arc::clone(&self.inner), subject: subject.clone(), copy })
     }
 
     /// Adds a member to the timelines of many subjects, where they are complete. Safe to retry.
@@ -159,7 +153,7 @@ impl<M: Member> Timelines<M> {
         check_score(millis)?;
         let bytes = member.to_member()?.into_owned();
         let keep = self.inner.keep;
-        self.fan_out(subjects, |keys| put(keys, &bytes, millis, keep)).await
+        self.fan_out(subjects, |copy| put(copy, &bytes, millis, keep)).await
     }
 
     /// Removes a member from the timelines of many subjects. Safe to retry.
@@ -168,7 +162,7 @@ impl<M: Member> Timelines<M> {
     /// As [`Timelines::put_all`].
     pub async fn remove_all(&self, subjects: &[M], member: &M) -> Result<FanOut<M>> {
         let bytes = member.to_member()?.into_owned();
-        self.fan_out(subjects, |keys| call(keys, "remove").arg(&bytes)).await
+        self.fan_out(subjects, |copy| call(copy, "remove").arg(&bytes)).await
     }
 
     async fn fan_out(
@@ -178,9 +172,9 @@ impl<M: Member> Timelines<M> {
     ) -> Result<FanOut<M>> {
         let mut done = FanOut { reached: 0, missed: Vec::new() };
         for slice in subjects.chunks(FAN_OUT) {
-            let calls = slice.iter().map(|subject| Ok(change(&self.keys(subject)?)));
+            let calls = slice.iter().map(|subject| Ok(change(&self.inner.copies.of(subject)?)));
             let calls = calls.collect::<Result<Vec<_>>>()?;
-            done.note(slice, self.inner.template.client().run_all(&calls).await)?;
+            done.note(slice, self.inner.copies.client().run_all(&calls).await)?;
         }
         Ok(done)
     }
@@ -197,18 +191,14 @@ impl<M: Member> Timelines<M> {
         for slice in subjects.chunks(FAN_OUT) {
             let calls = slice
                 .iter()
-                .map(|subject| Ok(call(&self.keys(subject)?, "has").arg(&bytes)))
+                .map(|subject| Ok(call(&self.inner.copies.of(subject)?, "has").arg(&bytes)))
                 .collect::<Result<Vec<_>>>()?;
-            for reply in self.inner.template.client().run_all(&calls).await {
+            for reply in self.inner.copies.client().run_all(&calls).await {
                 let found: Option<Vec<Value>> = redis::from_redis_value(reply?)?;
                 answers.push(found.map(|found| found.first().is_some_and(|it| *it != Value::Nil)));
             }
         }
         Ok(answers)
-    }
-
-    fn keys(&self, subject: &M) -> Result<Rebuilt> {
-        Ok(by_time::keys(self.inner.template.key_of(subject)?, self.inner.lifetime))
     }
 }
 
@@ -216,7 +206,7 @@ impl<M: Member> Timelines<M> {
 pub struct TimelineOf<M> {
     inner: Arc<TimelineBuilder<M>>,
     subject: M,
-    keys: Rebuilt,
+    copy: Rebuilt,
 }
 
 impl<M: Member> TimelineOf<M> {
@@ -227,7 +217,7 @@ impl<M: Member> TimelineOf<M> {
     /// If Redis does not answer.
     pub async fn put(&self, member: &M, millis: i64) -> Result<Change> {
         check_score(millis)?;
-        let put = put(&self.keys, &member.to_member()?, millis, self.inner.keep);
+        let put = put(&self.copy, &member.to_member()?, millis, self.inner.keep);
         self.change(&put).await
     }
 
@@ -236,11 +226,11 @@ impl<M: Member> TimelineOf<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn remove(&self, member: &M) -> Result<Change> {
-        self.change(&call(&self.keys, "remove").arg(&*member.to_member()?)).await
+        self.change(&call(&self.copy, "remove").arg(&*member.to_member()?)).await
     }
 
     async fn change(&self, call: &ScriptInvocation) -> Result<Change> {
-        match self.inner.template.client().eval::<Option<u8>>(call).await? {
+        match self.inner.copies.client().eval::<Option<u8>>(call).await? {
             Some(1) => Ok(Change::Changed),
             Some(0) | None => Ok(Change::Unchanged),
             Some(other) => Err(Error::unexpected(format!("{other} is not a change's answer"))),
@@ -254,7 +244,7 @@ impl<M: Member> TimelineOf<M> {
     /// If Redis or the source does not answer.
     pub async fn has(&self, asked: &[M]) -> Result<Vec<bool>> {
         check_count(asked.len())?;
-        let mut call = call(&self.keys, "has");
+        let mut call = call(&self.copy, "has");
         for member in asked {
             call = call.arg(&*member.to_member()?);
         }
@@ -267,7 +257,7 @@ impl<M: Member> TimelineOf<M> {
     /// # Errors
     /// If Redis or the source does not answer.
     pub async fn count(&self) -> Result<u64> {
-        self.run(&call(&self.keys, "count")).await
+        self.run(&call(&self.copy, "count")).await
     }
 
     /// Returns the number of members that are newer than this time, of those that are kept.
@@ -276,7 +266,7 @@ impl<M: Member> TimelineOf<M> {
     /// If Redis or the source does not answer.
     pub async fn count_since(&self, millis: i64) -> Result<u64> {
         check_score(millis)?;
-        self.run(&call(&self.keys, "since").arg(millis)).await
+        self.run(&call(&self.copy, "since").arg(millis)).await
     }
 
     /// Returns the first members in order of time, at most [`SLICE`](super::SLICE).
@@ -285,7 +275,7 @@ impl<M: Member> TimelineOf<M> {
     /// If Redis or the source does not answer.
     pub async fn first(&self, count: usize) -> Result<Vec<M>> {
         check_count(count)?;
-        let found: Vec<Vec<u8>> = self.run(&call(&self.keys, "first").arg(count)).await?;
+        let found: Vec<Vec<u8>> = self.run(&call(&self.copy, "first").arg(count)).await?;
         members(&found)
     }
 
@@ -296,7 +286,7 @@ impl<M: Member> TimelineOf<M> {
     pub async fn newest(&self, max: i64, count: usize) -> Result<Newest<M>> {
         check_count(count)?;
         check_score(max)?;
-        let call = call(&self.keys, "newest").arg(max).arg(count);
+        let call = call(&self.copy, "newest").arg(max).arg(count);
         let (flag, found): (u8, Value) = self.run(&call).await?;
         let found = flat(found)?;
         let end = flag == 1 && found.len() < count;
@@ -309,12 +299,12 @@ impl<M: Member> TimelineOf<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.inner.template.client()).await
+        self.copy.forget().await
     }
 
     /// Returns the newest members of the source, as they are written to Redis.
     async fn snapshot(&self) -> Result<Snapshot> {
-        let mut found = (self.inner.source)(self.subject.clone()).await?;
+        let mut found = self.inner.source.call(self.subject.clone()).await?;
         found.sort_unstable_by(|(a, at), (b, bt)| bt.cmp(at).then_with(|| b.cmp(a)));
         found.iter().try_for_each(|(_, millis)| check_score(*millis))?;
         let (keep, read) = (self.inner.keep, found.len());
@@ -326,8 +316,7 @@ impl<M: Member> TimelineOf<M> {
 
     /// Runs a script on a complete timeline; rebuilds the timeline if needed.
     async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<T> {
-        let client = self.inner.template.client();
-        self.keys.complete(client, || client.eval::<Option<T>>(call), || self.snapshot()).await
+        self.copy.eval(call, || self.snapshot()).await
     }
 }
 

@@ -6,7 +6,7 @@
 //! continue from the last place neither repeat nor skip members, however many share one score and
 //! whatever is added meanwhile.
 
-use std::{cmp::Ordering, collections::HashMap, fmt, marker::PhantomData};
+use std::{cmp::Ordering, collections::BTreeMap, fmt, marker::PhantomData};
 
 use redis::Value;
 use seawall_client::Handle;
@@ -289,7 +289,7 @@ impl<M: Element> BucketedSortedSet<M> {
         }
         'again: for _ in 0..MAX_TRIES {
             let Some(layout) = core.look().await? else { return Ok((0, Vec::new())) };
-            let (mut skipped, mut found) = (0, HashMap::new());
+            let (mut skipped, mut found) = (0, BTreeMap::new());
             // Old buckets first: a member that moves meanwhile is then seen twice, not missed.
             for generation in std::iter::once(layout.current).chain(layout.next) {
                 let buckets: Result<Vec<_>> = (0..generation.buckets)
