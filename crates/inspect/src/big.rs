@@ -8,10 +8,7 @@
 //!
 //! Deliberately absent: reading values. Nothing here moves more than a page of names.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, Pipeline, Value, cmd};
 use seawall_client::{
@@ -20,17 +17,15 @@ use seawall_client::{
 };
 
 use super::{
-    Kind, Progress, Report, Source, Thresholds,
+    Kind, MAX_TOP, Progress, Report, Source, Thresholds,
     end::{End, ending},
     report::{Asked, Collector, Measured},
+    report_settings::{ReportSettings, report_setters},
     scan::{Page, Route, Walk},
 };
 
 /// Elements of a collection that `MEMORY USAGE` samples; the servers' own default.
 const DEFAULT_SAMPLES: u32 = 5;
-const DEFAULT_TOP: usize = 20;
-/// Most keys that a report names.
-pub const MAX_TOP: usize = 10_000;
 
 /// Outcome of [`Survey::run`].
 #[derive(Debug)]
@@ -66,10 +61,8 @@ pub struct Surveyed {
 pub struct Survey {
     handle: Handle,
     route: Route,
-    thresholds: Thresholds,
-    separator: u8,
+    report: ReportSettings,
     samples: u32,
-    top: usize,
 }
 
 impl Survey {
@@ -78,10 +71,8 @@ impl Survey {
         Survey {
             handle: handle.clone(),
             route: Route::default(),
-            thresholds: Thresholds::default(),
-            separator: b':',
+            report: ReportSettings::default(),
             samples: DEFAULT_SAMPLES,
-            top: DEFAULT_TOP,
         }
     }
 }
@@ -128,23 +119,7 @@ impl Survey {
         self
     }
 
-    /// Sets how many of the largest keys the report names. Default: 20.
-    pub fn top(mut self, keys: usize) -> Self {
-        self.top = keys;
-        self
-    }
-
-    /// Sets the thresholds above which a key is big.
-    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
-        self.thresholds = thresholds;
-        self
-    }
-
-    /// Sets the byte that ends a prefix. Default: `:`.
-    pub fn separator(mut self, separator: u8) -> Self {
-        self.separator = separator;
-        self
-    }
+    report_setters!();
 
     /// Examines every key, and calls `watch` with the progress after each page.
     ///
@@ -158,22 +133,21 @@ impl Survey {
         mut watch: impl FnMut(&Progress),
         stop: impl Future<Output = ()>,
     ) -> Result<Surveyed> {
-        if self.top > MAX_TOP {
-            let top = self.top;
+        let top = self.report.top;
+        if top > MAX_TOP {
             return Err(Error::Invalid(format!("a top of {top} is more than {MAX_TOP}")));
         }
         if self.route.kind == Some(Kind::Other) {
             return Err(Error::Invalid("types of modules cannot be asked for by `other`".into()));
         }
-        let started = Instant::now();
-        let mut walk = Walk::begin(self.handle.client(), &self.route).await?;
-        let mut collector = Collector::new(self.thresholds.clone(), self.separator, self.top);
+        let client = self.handle.client();
+        let mut collector = self.report.begin(client.network_clock());
+        let mut walk = Walk::begin(client, &self.route).await?;
         let asked =
             |(name, role): (&Arc<str>, _)| Asked { name: name.clone(), role: Some(role), keys: 0 };
         collector.report.asked = walk.nodes().map(asked).collect();
         let end = ending(self.look(&mut walk, &mut collector, &mut watch), stop).await;
         collector.report.duplicates = walk.duplicates;
-        collector.report.took = started.elapsed();
         collector.report.paused = walk.paused();
         collector.report.notes.append(&mut walk.notes);
         collector.report.notes.push(self.sampling());

@@ -10,14 +10,12 @@
 //!
 //! Primaries are asked, because uses are counted there.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use redis::{Pipeline, Value, cmd};
 use seawall_cache::hotkey::HotKeys;
 use seawall_client::{Handle, error::Result};
+use seawall_resilience::clock::{Clock, Moment};
 
 use super::{
     Progress, Source,
@@ -131,6 +129,12 @@ impl HotSurvey {
         self.route.pattern.as_ref().is_none_or(|glob| super::glob::matches(glob.as_bytes(), key))
     }
 
+    /// Returns the clock that measures a survey, and its time now.
+    pub(super) fn start(&self) -> (&Clock, Moment) {
+        let clock = self.handle.client().network_clock();
+        (clock, clock.now())
+    }
+
     /// Sets how many keys the report names. Default: 20.
     pub fn top(mut self, keys: usize) -> Self {
         self.top = keys.min(super::MAX_TOP);
@@ -148,7 +152,7 @@ impl HotSurvey {
         mut watch: impl FnMut(&Progress),
         stop: impl Future<Output = ()>,
     ) -> Result<HotFound> {
-        let started = Instant::now();
+        let (clock, started) = self.start();
         let mut walk = Walk::begin(self.handle.client(), &self.route).await?;
         for place in walk.places_mut() {
             let policy = policy(place).await?;
@@ -190,8 +194,12 @@ impl HotSurvey {
         let examined = walk.progress.seen;
         let mut notes = std::mem::take(&mut walk.notes);
         notes.push("score: the logarithmic counter of OBJECT FREQ, 0 to 255".into());
-        let report =
-            HotReport { keys: top.into_sorted(), examined, took: started.elapsed(), notes };
+        let report = HotReport {
+            keys: top.into_sorted(),
+            examined,
+            took: clock.now().since(started),
+            notes,
+        };
         Ok(HotFound::Found { report, end })
     }
 
@@ -207,7 +215,7 @@ impl HotSurvey {
         bounds: Listen,
         stop: impl Future<Output = ()>,
     ) -> Result<HotFound> {
-        let started = Instant::now();
+        let (clock, started) = self.start();
         let (heard, end) = listen(&self.handle, bounds, stop).await?;
         let mut top = Top::new(self.top);
         for (node, counts) in &heard.counts {
@@ -222,7 +230,7 @@ impl HotSurvey {
                 top.offer(score, (0, Arc::clone(&hot.key)), hot);
             }
         }
-        let took = started.elapsed();
+        let took = clock.now().since(started);
         let mut notes = vec!["score: uses that were heard by MONITOR".to_owned()];
         if heard.lines >= bounds.lines {
             let seconds = took.as_secs_f64();
@@ -241,7 +249,7 @@ impl HotSurvey {
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
     pub async fn by_fleet(&self) -> Result<HotFound> {
-        let started = Instant::now();
+        let (clock, started) = self.start();
         let fleet = HotKeys::of(&self.handle).fleet().await?;
         let wanted = fleet.iter().filter(|hot| self.wants(&hot.bytes));
         let keys: Vec<_> = wanted
@@ -256,7 +264,7 @@ impl HotSurvey {
             })
             .collect();
         let notes = vec!["score: reads of the whole fleet in the rule's window".to_owned()];
-        let (examined, took) = (fleet.len() as u64, started.elapsed());
+        let (examined, took) = (fleet.len() as u64, clock.now().since(started));
         let report = HotReport { keys, examined, took, notes };
         Ok(HotFound::Found { report, end: End::Complete })
     }

@@ -8,7 +8,7 @@
 //! nothing is lost. The positions of keys come from the server's own `COMMAND`. Commands that a
 //! script runs have separate lines, so the line of the script itself is ignored.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use redis::{FromRedisValue, Value, cmd};
 use seawall_client::{client::DedicatedConnection, error::Result};
@@ -82,7 +82,7 @@ struct Spec {
 /// The key positions of commands.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
-    specs: HashMap<String, Spec>,
+    specs: BTreeMap<String, Spec>,
 }
 
 impl Commands {
@@ -146,7 +146,7 @@ fn read_spec(entry: &Value) -> Option<(String, Spec)> {
 /// Gries).
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    held: HashMap<Box<[u8]>, Count>,
+    held: BTreeMap<Box<[u8]>, Count>,
 }
 
 /// Number of uses of a key.

@@ -1,6 +1,8 @@
 //! The report of a survey: totals, histograms, the largest keys; in bounded memory.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use seawall_resilience::clock::{Clock, Moment};
 
 use super::{Finding, Kind, Role, Severity, Thresholds, top::Top};
 
@@ -128,23 +130,27 @@ pub(super) struct Collector {
     thresholds: Thresholds,
     separator: u8,
     by_kind: [Totals; Kind::ALL.len()],
-    by_prefix: HashMap<Box<[u8]>, Totals>,
+    by_prefix: BTreeMap<Box<[u8]>, Totals>,
     largest: Top<Finding>,
     longest: Top<Finding>,
     flagged: Top<Finding>,
+    clock: Clock,
+    began: Moment,
     pub(super) report: Report,
 }
 
 impl Collector {
-    pub(super) fn new(thresholds: Thresholds, separator: u8, top: usize) -> Self {
+    pub(super) fn new(thresholds: Thresholds, separator: u8, top: usize, clock: Clock) -> Self {
         Collector {
             thresholds,
             separator,
             by_kind: std::array::from_fn(|_| Totals::default()),
-            by_prefix: HashMap::new(),
+            by_prefix: BTreeMap::new(),
             largest: Top::new(top),
             longest: Top::new(top),
             flagged: Top::new(MAX_FLAGGED),
+            began: clock.now(),
+            clock,
             report: Report::default(),
         }
     }
@@ -213,6 +219,7 @@ impl Collector {
     }
 
     pub(super) fn finish(mut self) -> Report {
+        self.report.took = self.clock.now().since(self.began);
         let kinds = Kind::ALL.into_iter().zip(self.by_kind);
         self.report.by_kind = kinds.filter(|(_, totals)| totals.keys > 0).collect();
         let named = |(prefix, totals): (Box<[u8]>, Totals)| (super::key_text(&prefix), totals);
@@ -239,7 +246,7 @@ mod tests {
 
     #[test]
     fn prefixes_are_bounded_and_nothing_is_lost() {
-        let mut collector = Collector::new(Thresholds::default(), b':', 2);
+        let mut collector = Collector::new(Thresholds::default(), b':', 2, Clock::manual().0);
         let node: Arc<str> = "n".into();
         for number in 0..3_000u64 {
             let key = format!("p{number}:x");

@@ -6,7 +6,7 @@
 //! from `MONITOR` if that is requested. On a single server the slots are those that its keys would
 //! have in a Cluster, to see the spread before a migration.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Pipeline, Value, cmd};
 use seawall_client::{
@@ -97,8 +97,9 @@ impl SkewSurvey {
         mut watch: impl FnMut(&Progress),
         stop: impl Future<Output = ()>,
     ) -> Result<(SkewReport, End)> {
-        let started = Instant::now();
         let client = self.handle.client();
+        let clock = client.network_clock();
+        let started = clock.now();
         let mut walk = Walk::begin(client, &self.route).await?;
         let primaries: Vec<Address> =
             walk.places().iter().map(|place| place.primary.clone()).collect();
@@ -112,7 +113,7 @@ impl SkewSurvey {
             connections.push(client.dedicated_at(primary.clone()).await?);
         }
         let before = stats(&mut connections, client.topology()).await?;
-        let looked_at = Instant::now();
+        let looked_at = clock.now();
         let mut slots = Slots::new();
         let mut sampled = vec![0u64; primaries.len()];
         tokio::pin!(stop);
@@ -136,12 +137,13 @@ impl SkewSurvey {
         }
         if !matches!(end, End::Failed(_)) {
             let after = stats(&mut connections, client.topology()).await?;
-            self.accesses(&mut report, &mut slots, (&before, &after), looked_at.elapsed());
+            let between = clock.now().since(looked_at);
+            self.accesses(&mut report, &mut slots, (&before, &after), between);
         }
         report.notes.push("commands of nodes: by INFO, those of this survey among them".into());
         report.sampled = sampled.iter().sum();
         report.notes.append(&mut walk.notes);
-        report.took = started.elapsed();
+        report.took = clock.now().since(started);
         self.conclude(&mut report, slots, client.topology());
         Ok((report, end))
     }

@@ -1,6 +1,6 @@
 //! The counts of a skew survey: keys and uses per slot, and the servers' own counters.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use redis::{FromRedisValue, Value, cmd};
 use seawall_client::{
@@ -20,7 +20,7 @@ pub(super) struct Stats {
     pub(super) commands: u64,
     pub(super) lookups: u64,
     /// CPU time per slot.
-    pub(super) slots: HashMap<u16, u64>,
+    pub(super) slots: BTreeMap<u16, u64>,
 }
 
 impl Slots {
@@ -71,7 +71,7 @@ pub(super) async fn stats(
             let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
         };
-        let mut slots = HashMap::new();
+        let mut slots = BTreeMap::new();
         if topology == Topology::Cluster {
             let mut command = cmd("CLUSTER");
             command.arg("SLOT-STATS").arg("SLOTSRANGE").arg(0).arg(SLOTS - 1);
@@ -90,12 +90,12 @@ pub(super) async fn stats(
 }
 
 /// Parses `[[slot, [name, value, …]], …]`: CPU time per slot.
-fn slot_stats(reply: &Value) -> HashMap<u16, u64> {
-    let Value::Array(entries) = reply else { return HashMap::new() };
+fn slot_stats(reply: &Value) -> BTreeMap<u16, u64> {
+    let Value::Array(entries) = reply else { return BTreeMap::new() };
     let read = |entry: &Value| -> Option<(u16, u64)> {
         let Value::Array(entry) = entry else { return None };
         let [slot, fields] = entry.as_slice() else { return None };
-        let fields: HashMap<String, u64> = HashMap::from_redis_value_ref(fields).ok()?;
+        let fields: BTreeMap<String, u64> = BTreeMap::from_redis_value_ref(fields).ok()?;
         Some((u16::from_redis_value_ref(slot).ok()?, *fields.get("cpu-usec")?))
     };
     entries.iter().filter_map(read).collect()
@@ -111,6 +111,6 @@ mod tests {
         let fields =
             Value::Array(vec![text("key-count"), Value::Int(2), text("cpu-usec"), Value::Int(77)]);
         let reply = Value::Array(vec![Value::Array(vec![Value::Int(5), fields]), Value::Nil]);
-        assert_eq!(slot_stats(&reply), HashMap::from([(5, 77)]));
+        assert_eq!(slot_stats(&reply), BTreeMap::from([(5, 77)]));
     }
 }

@@ -4,7 +4,7 @@
 //! another size by then), the larger rank is kept.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -15,12 +15,12 @@ type Name = (u32, Arc<[u8]>);
 pub(super) struct Top<T> {
     limit: usize,
     order: BTreeSet<(u64, Name)>,
-    held: HashMap<Name, (u64, T)>,
+    held: BTreeMap<Name, (u64, T)>,
 }
 
 impl<T> Top<T> {
     pub(super) fn new(limit: usize) -> Self {
-        Top { limit, order: BTreeSet::new(), held: HashMap::new() }
+        Top { limit, order: BTreeSet::new(), held: BTreeMap::new() }
     }
 
     /// Returns `true` if an item of this rank would be kept now.

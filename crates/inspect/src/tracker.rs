@@ -2,10 +2,7 @@
 //!
 //! Limit: tested only against its documented replies; no server that has it was available.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use redis::{FromRedisValue, Value, cmd};
 use seawall_client::error::{Error, Result};
@@ -27,7 +24,7 @@ impl HotSurvey {
         time: Duration,
         stop: impl Future<Output = ()>,
     ) -> Result<HotFound> {
-        let started = Instant::now();
+        let (clock, started) = self.start();
         let seconds = time.as_secs().clamp(1, MAX_LISTEN.as_secs());
         let mut places = places(self.handle.client(), Source::Primary).await?;
         for place in &mut places {
@@ -66,8 +63,12 @@ impl HotSurvey {
         }
         let keys = top.into_sorted();
         let notes = vec!["score: microseconds of CPU time, by the server's HOTKEYS".to_owned()];
-        let report =
-            HotReport { examined: keys.len() as u64, keys, took: started.elapsed(), notes };
+        let report = HotReport {
+            examined: keys.len() as u64,
+            keys,
+            took: clock.now().since(started),
+            notes,
+        };
         Ok(HotFound::Found { report, end })
     }
 }

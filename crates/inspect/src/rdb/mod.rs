@@ -27,13 +27,16 @@ use std::{
     io::{self, Read},
     ops::ControlFlow,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use seawall_resilience::clock::Clock;
 
 use self::source::Source;
 use super::{
-    Kind, MAX_TOP, Report, Thresholds, glob,
+    Kind, Report, Thresholds, glob,
     report::{Asked, Collector, Measured},
+    report_settings::{ReportSettings, report_setters},
 };
 
 /// The newest supported version of Redis' files: that of Redis 7.4 and 8.0.
@@ -125,12 +128,10 @@ pub enum RdbEnd {
 /// assert!(matches!(end, RdbEnd::Complete));
 /// assert_eq!(report.totals.keys, 0);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct RdbSurvey {
-    thresholds: Thresholds,
-    separator: u8,
-    top: usize,
+    report: ReportSettings,
     kind: Option<Kind>,
     pattern: Option<Vec<u8>>,
 }
@@ -145,36 +146,13 @@ pub struct RdbProgress {
     pub keys: u64,
 }
 
-impl Default for RdbSurvey {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl RdbSurvey {
     /// Creates a survey with the default settings.
     pub fn new() -> Self {
-        let thresholds = Thresholds::default();
-        RdbSurvey { thresholds, separator: b':', top: 20, kind: None, pattern: None }
+        RdbSurvey::default()
     }
 
-    /// Sets the thresholds above which a key is big.
-    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
-        self.thresholds = thresholds;
-        self
-    }
-
-    /// Sets the byte that ends a prefix. Default: `:`.
-    pub fn separator(mut self, separator: u8) -> Self {
-        self.separator = separator;
-        self
-    }
-
-    /// Sets how many of the largest keys the report names, at most [`MAX_TOP`]. Default: 20.
-    pub fn top(mut self, keys: usize) -> Self {
-        self.top = keys.min(MAX_TOP);
-        self
-    }
+    report_setters!();
 
     /// Restricts the survey to keys of this type.
     pub fn kind(mut self, kind: Kind) -> Self {
@@ -196,12 +174,11 @@ impl RdbSurvey {
         input: impl Read,
         watch: impl FnMut(RdbProgress) -> ControlFlow<()>,
     ) -> (Report, RdbEnd) {
-        let started = Instant::now();
-        let collector = Collector::new(self.thresholds.clone(), self.separator, self.top);
         let mut reading = Reading {
             survey: self,
             source: Source::new(input),
-            collector,
+            // There is no handle whose clock could be used.
+            collector: self.report.begin(&Clock::system()),
             node: name.into(),
             maker: Maker::Redis,
             version: 0,
@@ -219,7 +196,6 @@ impl RdbSurvey {
         let mut collector = reading.collector;
         let keys = collector.report.totals.keys;
         collector.report.asked = vec![Asked { name: reading.node, role: None, keys }];
-        collector.report.took = started.elapsed();
         collector.report.notes.push(
             "bytes: estimated from the file for redis-server 7 with jemalloc; members are exact"
                 .into(),
