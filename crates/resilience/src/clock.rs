@@ -15,7 +15,7 @@ mod manual;
 use std::{
     fmt,
     ops::{Add, Sub},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -117,6 +117,9 @@ const LEASE: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const LEASE: ClockId = ClockId::Monotonic;
 
+/// The date at which a manual clock starts, as time since 1970: 2026-01-01T00:00:00Z.
+const MANUAL_DATE: Duration = Duration::from_secs(1_767_225_600);
+
 /// Longest sleep before the lease clock is read again. Timers stand still while the machine is
 /// suspended, so the end of a lease may be noticed this late after waking up.
 const LEASE_STEP: Duration = Duration::from_secs(1);
@@ -162,6 +165,16 @@ impl Clock {
         match &self.manual {
             None => machine(LEASE),
             Some(time) => time.with_suspension(),
+        }
+    }
+
+    /// Returns the date as time since 1970: the machine's, which may be set back. A manual clock
+    /// starts on 2026-01-01 and counts suspensions, too.
+    #[must_use]
+    pub fn unix_time(&self) -> Duration {
+        match &self.manual {
+            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            Some(time) => MANUAL_DATE + time.with_suspension().since(Moment(0)),
         }
     }
 

@@ -15,7 +15,7 @@
 //! until each of them has answered. The rebuild of a shard first ends all gatherings
 //! ([`super::rebuild`]), because they may count on parts that the shard lost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use seawall_client::{
@@ -189,9 +189,10 @@ impl Inventory {
 
 impl Inner {
     async fn take(&self, want: Want<'_>) -> Result<Held> {
-        let began = Instant::now();
+        let clock = self.client.network_clock();
+        let began = clock.now();
         let held = self.take_units(want).await;
-        self.reserve_seconds.record(began.elapsed());
+        self.reserve_seconds.record(clock.now().since(began));
         held
     }
 

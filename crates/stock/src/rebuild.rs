@@ -15,7 +15,7 @@
 //! later finds the shard closed, or rebuilt. For the same reason two shards are not rebuilt at the
 //! same time, unless all are: each rebuild would read what the other is about to replace.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use redis::cmd;
 use seawall_client::{
@@ -214,7 +214,7 @@ impl Inner {
         forgotten: i64,
     ) -> Result<()> {
         let count = self.shards.len();
-        let mut elsewhere: HashMap<String, (u64, Vec<Part>)> = HashMap::new();
+        let mut elsewhere: BTreeMap<String, (u64, Vec<Part>)> = BTreeMap::new();
         for other in (0..count).filter(|other| other != shard) {
             self.cease_gathering(other).await?;
             for (field, value) in self.survey(other).await? {

@@ -22,11 +22,7 @@
 //! Deliberately absent: reading the stream (see the stream worker), and more than one unit per user
 //! (see [`Inventory`](super::Inventory)).
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use metrics::Histogram;
 use seawall_client::{
@@ -290,9 +286,10 @@ impl FlashSale {
         let call = RESERVE.on(&self.keys(4)).arg(user).arg(&reference).arg(self.inner.waiting);
         let call = call.arg(u8::from(self.inner.verified));
         let call = order.0.iter().fold(call, |call, part| call.arg(part.as_slice()));
-        let began = Instant::now();
+        let clock = self.inner.client.network_clock();
+        let began = clock.now();
         let asked = again_in_doubt(ATTEMPTS, || self.inner.client.eval(&call)).await;
-        self.inner.reserve_seconds.record(began.elapsed());
+        self.inner.reserve_seconds.record(clock.now().since(began));
         let (reply, doubt) = asked?;
         let outcome = reserved(reply)?;
         if doubt.exists() { self.conclude(&reference, outcome, doubt).await } else { Ok(outcome) }

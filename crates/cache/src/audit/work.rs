@@ -112,8 +112,7 @@ where
     }
 
     /// Returns what the source says about these keys; `None` when it could not be asked.
-    async fn ask(&self, keys: &HashSet<K>) -> Option<HashMap<K, V>> {
-        let keys: Vec<K> = keys.iter().cloned().collect();
+    async fn ask(&self, keys: Vec<K>) -> Option<HashMap<K, V>> {
         let (runner, load) = (&self.cache.inner.reader.coordinator.runner, &self.plan.load);
         match runner.call_any(|| load(keys)).await {
             Ok((found, _)) => Some(found),
@@ -126,11 +125,12 @@ where
 
     /// Compares what readers were given with the source. Returns how many keys it asked for.
     async fn compare(&mut self, samples: Vec<Sample<K, V>>) -> usize {
-        let keys: HashSet<K> = samples.iter().map(|sample| sample.key.clone()).collect();
-        let Some(found) = self.ask(&keys).await else {
+        let keys = distinct(samples.iter().map(|sample| &sample.key));
+        let asked = keys.len();
+        let Some(found) = self.ask(keys).await else {
             let count = samples.len() as u64;
             self.findings.settle("failed", count, |report| report.failed += count);
-            return keys.len();
+            return asked;
         };
         for Sample { key, seen } in samples {
             if seen.as_deref() == found.get(&key) {
@@ -142,7 +142,7 @@ where
                 self.watch(SECOND_LOOK, Suspect { key, looks: 0, wrong: None });
             }
         }
-        keys.len()
+        asked
     }
 
     fn watch(&mut self, after: Duration, suspect: Suspect<K>) {
@@ -161,9 +161,10 @@ where
         {
             due.push(first.remove());
         }
-        let keys: HashSet<K> = due.iter().map(|suspect| suspect.key.clone()).collect();
+        let keys = distinct(due.iter().map(|suspect| &suspect.key));
+        let asked = keys.len();
         // The source first: what the cache is given meanwhile can only be newer.
-        let found = self.ask(&keys).await;
+        let found = self.ask(keys).await;
         for suspect in due {
             let verdict = match &found {
                 Some(found) => self.verdict(&suspect.key, found.get(&suspect.key)).await,
@@ -171,7 +172,7 @@ where
             };
             self.judge(suspect, verdict).await;
         }
-        keys.len()
+        asked
     }
 
     /// Compares what either tier would give with the source.
@@ -239,4 +240,21 @@ enum Verdict {
     Wrong(u64),
     /// Redis or the source could not be asked.
     Unknown,
+}
+
+/// Returns each key once, in the order in which they came.
+fn distinct<'a, K: Clone + Eq + Hash + 'a>(keys: impl Iterator<Item = &'a K>) -> Vec<K> {
+    let mut seen = HashSet::new();
+    keys.filter(|key| seen.insert(*key)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distinct;
+
+    #[test]
+    fn keys_are_asked_once_and_in_the_order_of_their_samples() {
+        let keys: Vec<u32> = (0..100).map(|n| n * 7_919 % 50).collect();
+        assert_eq!(distinct(keys.iter()), keys[..50]);
+    }
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::error::{Error, Result};
 
 /// Address of one server.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {
     /// Host and port.
     Tcp(Host),

@@ -4,7 +4,7 @@
 //! of [`SAMPLE`] commands of a thread is measured. The number is prime: a caller that repeats the same
 //! few commands is measured at each of them.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use metrics::Histogram;
 use redis::{Arg, Cmd};
@@ -42,16 +42,16 @@ impl Latency {
         Latency { by_family: FAMILIES.map(histogram) }
     }
 
-    /// Records a command that was sent then.
+    /// Records a command whose reply took this long.
     #[cold]
-    pub(super) fn note(&self, command: &Cmd, sent: Instant) {
-        self.by_family[family(command) as usize].record(sent.elapsed());
+    pub(super) fn note(&self, command: &Cmd, took: Duration) {
+        self.by_family[family(command) as usize].record(took);
     }
 
-    /// Records a pipeline that was sent then.
+    /// Records a pipeline whose replies took this long.
     #[cold]
-    pub(super) fn note_pipeline(&self, sent: Instant) {
-        self.by_family[Family::Pipeline as usize].record(sent.elapsed());
+    pub(super) fn note_pipeline(&self, took: Duration) {
+        self.by_family[Family::Pipeline as usize].record(took);
     }
 }
 

@@ -24,12 +24,12 @@ pub(crate) mod transport;
 pub(crate) mod url;
 
 use std::{
-    collections::HashSet,
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 pub use capabilities::{Capabilities, Flavour};
@@ -214,14 +214,14 @@ impl Client {
         if command.args_iter().len() == 0 {
             return Err(Error::Invalid("a command without a name".into()));
         }
-        let sent = is_sample.then(Instant::now);
+        let sent = is_sample.then(|| self.network_clock().now());
         // Boxed where it is rare: the future of a command is moved around with those of its callers.
         let reply = match self.is_at_home() {
             true => self.fetch_routed(key, command).await,
             false => self.in_time(Box::pin(self.fetch_routed(key, command))).await,
         };
         if let Some(sent) = sent {
-            self.inner.latency.note(command, sent);
+            self.inner.latency.note(command, self.network_clock().now().since(sent));
         }
         let reply = self.inner.faults.after(reply);
         if let Err(error) = &reply
@@ -270,14 +270,14 @@ impl Client {
         if commands.iter().any(|(_, command)| command.args_iter().len() == 0) {
             return vec![Err(Error::Invalid("a command without a name".into())); count];
         }
-        let sent = is_sample.then(Instant::now);
+        let sent = is_sample.then(|| self.network_clock().now());
         let replies = match self.is_at_home() {
             true => self.send_all_routed(commands).await,
             false => self.in_time(Box::pin(self.send_all_routed(commands))).await,
         };
         let replies = replies.unwrap_or_else(|error| vec![Err(error); count]);
         if let Some(sent) = sent {
-            self.inner.latency.note_pipeline(sent);
+            self.inner.latency.note_pipeline(self.network_clock().now().since(sent));
         }
         let failed =
             |reply: &&Result<Value>| reply.as_ref().is_err_and(|error| !is_known_failure(error));
@@ -326,7 +326,7 @@ impl Client {
             |reply: &Result<Value>| reply.as_ref().is_err_and(|error| error.is_code("NOSCRIPT"));
         let again: Vec<usize> = (0..calls.len()).filter(|&at| unknown(&replies[at])).collect();
         // Send the text once per script and server; the other calls then find the script there.
-        let mut told = HashSet::new();
+        let mut told = BTreeSet::new();
         let commands = again.iter().map(|&at| {
             let call = &calls[at];
             let first = told.insert((call.digest(), self.node_number(call.key())));

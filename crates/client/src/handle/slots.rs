@@ -6,14 +6,14 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 /// Values by type.
 #[derive(Default)]
-pub(crate) struct Slots(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub(crate) struct Slots(Mutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl Slots {
     /// Returns the value of type `T`; the first call creates it with `make`. `make` may itself

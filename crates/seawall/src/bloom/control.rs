@@ -3,7 +3,7 @@
 //! The cached copy may be outdated. Correctness does not depend on it: a missing or marked part
 //! reveals that, and the hash is read again.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use redis::cmd;
@@ -34,7 +34,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn read(fields: &HashMap<String, String>) -> Result<Self> {
+    pub(super) fn read(fields: &BTreeMap<String, String>) -> Result<Self> {
         let generation = |field: &str| -> Result<Option<Generation>> {
             let Some(number) = fields.get(field) else { return Ok(None) };
             let strange = || Error::unexpected(format!("a filter's {field} is {number:?}"));

@@ -114,7 +114,7 @@ impl<K: KeyPart> Bloom<K> {
         let token = format!("{:032x}", inner.place.client().randomness().u128());
         let call = BEGIN.on(&[&inner.place.key]).arg(&token).arg(millis(LEASE));
         let call = call.arg(shape.to_string()).arg(mode);
-        let (answer, number, before): (u8, u64, std::collections::HashMap<String, String>) =
+        let (answer, number, before): (u8, u64, std::collections::BTreeMap<String, String>) =
             inner.place.client().eval(&call).await?;
         match answer {
             0 => {

@@ -72,12 +72,14 @@ impl Snowflake {
         Self::with_clock(worker, Clock::system())
     }
 
-    /// Like [`Snowflake::new`], with an explicit clock.
+    /// Like [`Snowflake::new`], with an explicit clock, which also provides the date.
     ///
     /// # Errors
     /// As [`Snowflake::new`].
     pub fn with_clock(worker: u16, clock: Clock) -> Result<Self> {
-        Self::with_wall(worker, clock, Box::new(wall_millis))
+        let date = clock.clone();
+        let wall = move || millis(date.unix_time()).saturating_sub(EPOCH_SECONDS * 1000);
+        Self::with_wall(worker, clock, Box::new(wall))
     }
 
     fn with_wall(
@@ -171,11 +173,6 @@ impl Inner {
     }
 }
 
-fn wall_millis() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    millis(now).saturating_sub(EPOCH_SECONDS * 1000)
-}
-
 impl fmt::Debug for Snowflake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snowflake").field("worker", &self.inner.worker).finish_non_exhaustive()
@@ -229,6 +226,16 @@ mod tests {
         let last = one.next().await.expect("in range");
         let next = make().after(last).next().await.expect("in range");
         assert!(next > last);
+    }
+
+    #[tokio::test]
+    async fn a_manual_clock_gives_the_same_ids_in_every_run() {
+        let (clock, time) = Clock::manual();
+        let flakes = Snowflake::with_clock(1, clock).expect("valid");
+        time.advance(Duration::from_millis(1_500));
+        let id = flakes.next().await.expect("in range");
+        let date = UNIX_EPOCH + Duration::from_millis(1_767_225_601_500);
+        assert_eq!(Snowflake::decode(id).time, date);
     }
 
     #[test]

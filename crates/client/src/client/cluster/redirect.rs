@@ -8,7 +8,7 @@
 //! slot takes time, and each of its commands is sent there.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,7 +31,7 @@ const MAX_REDIRECTED: usize = 64;
 /// Redirection targets that are not in the map.
 #[derive(Default)]
 pub(super) struct RedirectedNodes {
-    nodes: Mutex<HashMap<Address, Arc<Node>>>,
+    nodes: Mutex<BTreeMap<Address, Arc<Node>>>,
 }
 
 impl RedirectedNodes {
@@ -54,10 +54,10 @@ impl RedirectedNodes {
 
     /// Removes and returns all nodes.
     pub(super) fn take(&self) -> Vec<Arc<Node>> {
-        self.lock().drain().map(|(_, node)| node).collect()
+        std::mem::take(&mut *self.lock()).into_values().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Node>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Address, Arc<Node>>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
