@@ -68,9 +68,9 @@ impl Handle {
     /// | `embedded:` | an engine inside this process, in memory |
     /// | `embedded:DIR` | the same, with its log in DIR |
     /// | `redis://host:port/db`, `rediss://…` | one server, the latter over TLS |
-    /// | `unix:/path` | one server, over its Unix socket |
-    /// | `redis-sentinel://h1:p,h2:p/MASTER/db` | the primary that the sentinels name |
-    /// | `redis-cluster://h1:p,h2:p` | a Cluster |
+    /// | `unix:/path`, `unix:/path?db=1` | one server, over its Unix socket |
+    /// | `redis-sentinel://h1:p,h2:p/MASTER/db`, `rediss-sentinel://…` | the primary that the sentinels name |
+    /// | `redis-cluster://h1:p,h2:p`, `rediss-cluster://…` | a Cluster, found through any of these nodes |
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) if the URL is malformed,

@@ -81,16 +81,8 @@ impl From<Handle> for Seawall {
 }
 
 impl Seawall {
-    /// Connects with the default settings; see [`Builder`] for the available settings.
-    ///
-    /// | URL | |
-    /// | --- | --- |
-    /// | `embedded:` | an engine inside this process, in memory |
-    /// | `embedded:DIR` | the same, with its log in DIR |
-    /// | `redis://host:port/db`, `rediss://…` | one server, the latter over TLS |
-    /// | `unix:/path` | one server, through its Unix socket |
-    /// | `redis-sentinel://h1:p,h2:p/MASTER/db` | the primary that the sentinels name |
-    /// | `redis-cluster://h1:p,h2:p` | a Cluster |
+    /// Connects with the default settings: see [`Handle::connect`] for the forms of a URL, and
+    /// [`Builder`] for the available settings.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) if the URL is not valid,

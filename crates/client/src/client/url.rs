@@ -1,17 +1,7 @@
 //! Parses the URL that locates a Redis deployment.
 //!
-//! There is one form for each kind of deployment:
-//!
-//! ```text
-//! embedded:                               an engine inside this process, in memory
-//! embedded:DIR                            the same, with its log in DIR
-//! redis://[user[:password]@]host[:port][/db]
-//! rediss://…                              the same over TLS
-//! unix:/path/to.sock[?db=n]
-//! redis-sentinel://h1:p,h2:p/MASTER[/db]  the primary that the sentinels name
-//! redis-cluster://h1:p,h2:p               a Cluster, found through any of these nodes
-//! rediss-cluster://…                      the same over TLS
-//! ```
+//! There is one form for each kind of deployment: see [`FORMS`], and for what they mean
+//! [`Handle::connect`](crate::Handle::connect). `USER:PASSWORD@` may precede the hosts.
 //!
 //! Parsed by hand, because no URL crate accepts several hosts. The URL may contain a password, but
 //! an environment variable or a file is preferable (see [`Builder`](crate::Builder)). Passwords are
@@ -74,8 +64,21 @@ impl fmt::Debug for Target {
     }
 }
 
-const FORMS: &str = "allowed are embedded:, embedded:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, \
-     unix:PATH, redis-sentinel://H1:P,H2:P/MASTER/DB, redis-cluster://H1:P,H2:P; over TLS rediss-sentinel:// and rediss-cluster://";
+/// The forms of a URL. `rediss` instead of `redis` is the same over TLS.
+const FORMS: [&str; 6] = [
+    "embedded:",
+    "embedded:DIR",
+    "redis://HOST:PORT/DB",
+    "unix:PATH?db=DB",
+    "redis-sentinel://H1:P,H2:P/MASTER/DB",
+    "redis-cluster://H1:P,H2:P",
+];
+
+/// Returns an error that ends with the allowed forms.
+fn no_form(what: &str) -> Error {
+    let forms = FORMS.join(", ");
+    Error::Invalid(format!("{what}: allowed are {forms}; over TLS rediss instead of redis"))
+}
 
 impl Target {
     /// Parses a URL.
@@ -83,14 +86,18 @@ impl Target {
     /// # Errors
     /// [`Error::Invalid`], with the name of the part that is invalid.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let (scheme, rest) = url.split_once(':').ok_or_else(|| {
-            Error::Invalid(format!("{:?} is not a Redis URL: {FORMS}", hide(url)))
-        })?;
+        let (scheme, rest) = url
+            .split_once(':')
+            .ok_or_else(|| no_form(&format!("{:?} is not a Redis URL", hide(url))))?;
         let plain =
             |place| Target { place, username: None, password: None, database: 0, tls: false };
         match scheme {
             "embedded" => {
-                let dir = rest.trim_start_matches("//");
+                let dir = rest.strip_prefix("//").unwrap_or(rest);
+                check_path(
+                    dir,
+                    "embedded: for an engine in memory, or embedded:DIR with a folder",
+                )?;
                 Ok(plain(Place::Embedded((!dir.is_empty()).then(|| PathBuf::from(dir)))))
             }
             "unix" => {
@@ -99,6 +106,7 @@ impl Target {
                     None => (rest, 0),
                 };
                 let path = path.strip_prefix("//").unwrap_or(path);
+                check_path(path, "unix:PATH or unix:PATH?db=1")?;
                 if path.is_empty() {
                     return Err(Error::Invalid(
                         "unix: needs the path of a socket, as in unix:/run/redis.sock".into(),
@@ -115,7 +123,7 @@ impl Target {
                 })?;
                 Self::parse_hosts(scheme, rest)
             }
-            _ => Err(Error::Invalid(format!("{scheme:?} is not a kind of Redis URL: {FORMS}"))),
+            _ => Err(no_form(&format!("{scheme:?} is not a kind of Redis URL"))),
         }
     }
 
@@ -192,6 +200,17 @@ impl Host {
     }
 }
 
+/// Refuses what cannot be meant as a path: a blank one, or one with a parameter that no form has.
+fn check_path(path: &str, write: &str) -> Result<()> {
+    let wrong = match path {
+        _ if path.contains('?') => "is no path, and there is no such parameter",
+        _ if path.contains(char::is_control) => "has a control character",
+        _ if !path.is_empty() && path.trim().is_empty() => "is blank",
+        _ => return Ok(()),
+    };
+    Err(Error::Invalid(format!("{path:?} {wrong}: write {write}")))
+}
+
 fn parse_database(text: &str) -> Result<i64> {
     match text.trim_end_matches('/') {
         "" => Ok(0),
@@ -247,7 +266,11 @@ mod tests {
     fn every_form_is_read() {
         let place = |url| Target::parse(url).expect("it is one of the forms").place;
         assert_eq!(place("embedded:"), Place::Embedded(None));
+        assert_eq!(place("embedded://"), Place::Embedded(None));
         assert_eq!(place("embedded:./data"), Place::Embedded(Some("./data".into())));
+        for url in ["embedded:/srv/data", "embedded:///srv/data", "embedded:////srv/data"] {
+            assert_eq!(place(url), Place::Embedded(Some("/srv/data".into())), "{url}");
+        }
         assert_eq!(place("redis://h"), Place::Tcp(host("h", 6379)));
         assert_eq!(place("redis://[::1]:7"), Place::Tcp(host("::1", 7)));
         assert_eq!(place("unix:/run/r.sock"), Place::Unix("/run/r.sock".into()));
@@ -269,6 +292,14 @@ mod tests {
     }
 
     #[test]
+    fn every_form_of_the_list_is_one() {
+        for form in FORMS {
+            let url = form.replace("PORT", "1").replace(":P", ":1").replace("DB", "0");
+            assert!(Target::parse(&url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
     fn nonsense_is_refused_by_name_and_secrets_stay_secret() {
         for (url, names) in [
             ("nothing", "not a Redis URL"),
@@ -282,6 +313,11 @@ mod tests {
             ("redis-sentinel://a", "name under which"),
             ("redis://u:%zz@h", "hexadecimal"),
             ("unix:", "path of a socket"),
+            ("unix:/run/r.sock?database=1", "write unix:PATH or unix:PATH?db=1"),
+            ("embedded:?x", "\"?x\" is no path, and there is no such parameter: write embedded:"),
+            ("embedded:./data?db=1", "or embedded:DIR with a folder"),
+            ("embedded:// ", "\" \" is blank: write"),
+            ("embedded:da\nta", "control character"),
         ] {
             let Err(error) = Target::parse(url) else { panic!("{url} must be refused") };
             assert!(error.to_string().contains(names), "{url}: {error}");
