@@ -32,6 +32,18 @@ async fn an_embedded_folder_outlives_the_handle() {
     again.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_folder_that_is_open_in_this_process_is_refused_and_says_so() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let url = format!("embedded:{}", dir.path().display());
+    let seawall = Seawall::connect(&url).await.expect("opened");
+    let error = Seawall::connect(&url).await.expect_err("it is open").to_string();
+    assert!(error.contains("is in use by another server of this process"), "{error}");
+    seawall.shutdown().await;
+    let odd = Seawall::connect("embedded:?x").await.expect_err("no folder").to_string();
+    assert!(odd.contains("write embedded: for an engine in memory"), "{odd}");
+}
+
 /// Whatever is kept of the handle: its folder is free as soon as `shutdown` returns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_embedded_folder_is_free_after_the_shutdown() {

@@ -15,15 +15,12 @@ pub enum LogError {
         #[source]
         error: io::Error,
     },
-    /// Another process writes to the directory.
-    #[error(
-        "{directory} is in use by another server ({holder}): stop that one or choose another \
-         directory"
-    )]
+    /// Another process writes to the directory, or another server of this process.
+    #[error("{directory} is in use by {holder}: stop that one or choose another directory")]
     Locked {
         /// The directory.
         directory: String,
-        /// The text that the holder wrote into the lock file.
+        /// The server that holds it, with the text that it wrote into the lock file.
         holder: String,
     },
     /// The file is not a Seawall log.

@@ -36,19 +36,28 @@ impl DirectoryLock {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 // Limit: the holder's text is shown, so only one line of it is read.
-                let mut holder = String::new();
-                let _ = file.take(64).read_to_string(&mut holder);
+                let mut text = String::new();
+                let _ = file.take(64).read_to_string(&mut text);
+                let holder = match text.trim() {
+                    own if own == name() => format!("another server of this process ({own})"),
+                    other => format!("another server ({other})"),
+                };
                 return Err(LogError::Locked {
                     directory: directory.display().to_string(),
-                    holder: holder.trim().to_owned(),
+                    holder,
                 });
             }
             Err(error) => return Err(io(error.into())),
         }
         file.set_len(0).map_err(io)?;
-        writeln!(file, "process {}", std::process::id()).map_err(io)?;
+        writeln!(file, "{}", name()).map_err(io)?;
         Ok(Self { _file: file })
     }
+}
+
+/// What this process writes into a lock file.
+fn name() -> String {
+    format!("process {}", std::process::id())
 }
 
 #[cfg(test)]
@@ -60,8 +69,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let lock = DirectoryLock::take(directory.path()).expect("free");
         let refused = DirectoryLock::take(directory.path()).expect_err("held").to_string();
-        let holder = format!("process {}", std::process::id());
-        assert!(refused.contains(&holder), "{refused}");
+        let own = format!("is in use by another server of this process ({})", name());
+        assert!(refused.contains(&own), "{refused}");
+        // As another process leaves it; the lock itself is the file's, whatever is written there.
+        std::fs::write(directory.path().join(LOCK_FILE), "process 0\n").expect("a file");
+        let refused = DirectoryLock::take(directory.path()).expect_err("held").to_string();
+        assert!(refused.contains("is in use by another server (process 0)"), "{refused}");
         drop(lock);
         let _again = DirectoryLock::take(directory.path()).expect("free again");
     }
