@@ -11,6 +11,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::lean;
+use crate::mutants;
 use crate::outcome::{Failure, Outcome};
 use crate::pages;
 use crate::setup;
@@ -43,9 +44,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let doc_tests = step_of_tests("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
     let examples = examples()?;
     let quick_starts = pages::run_quick_starts()?;
+    let mutants = mutants::run_few()?;
     println!(
         "passed: {tests} tests, {doc_tests} doc tests, {examples} examples, {quick_starts} quick starts, \
-         in {:.0} s",
+         {mutants} planted bugs are caught, in {:.0} s",
         started.elapsed().as_secs_f64()
     );
     Ok(())

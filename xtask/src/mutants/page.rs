@@ -24,8 +24,8 @@ fn text(mutants: &[Mutant]) -> String {
          Made from `mutants/*.patch` by `cargo xtask docs`; do not edit.\n\n\
          A test is worth what it catches. Each patch breaks one promise in the source, and the test beside \
          it must fail. `cargo xtask mutants` applies each patch to a scratch work tree, runs its test, and \
-         fails when the patch no longer applies, no longer compiles, or the test stays green. Production \
-         code has no switch for any of them.\n\n\
+         fails when the patch no longer applies, no longer compiles, or the test stays green; `cargo xtask \
+         test` does so with three of them. Production code has no switch for any of them.\n\n\
          | Mutant | What the patch does | Promise | Caught by |\n| --- | --- | --- | --- |\n",
     );
     for Mutant { name, bug, promise, checker, .. } in mutants {

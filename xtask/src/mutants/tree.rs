@@ -1,4 +1,7 @@
-//! A second work tree of the last commit, in which planted bugs are applied one after another.
+//! A second work tree of the code as it is, in which planted bugs are applied one after another.
+//!
+//! What is not committed yet is in it: a commit is made of the files as they are, with an index of its
+//! own, which no branch gets to see.
 //!
 //! It shares the target directory with the project, so that dependencies are built once. Cargo
 //! names build products by a package's place inside its workspace and would confuse the libraries
@@ -23,18 +26,18 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Checks out the last commit, in the directory that the last run used.
+    /// Checks out the code as it is, in the directory that the last run used.
     pub(super) fn check_out() -> Outcome<Self> {
         let tree = Tree { folder: target().join("mutants"), apart: apart()? };
+        let now = commit_as_it_is()?;
         if tree.folder.join(".git").exists() {
-            let head = run(git_in(root()).args(["rev-parse", "HEAD"]))?;
             tree.reset()?;
-            run(tree.git().args(["checkout", "--quiet", "--detach", head.trim()]))?;
+            run(tree.git().args(["checkout", "--quiet", "--detach", &now]))?;
         } else {
             // A directory that was deleted by hand is still in git's list.
             run(git_in(root()).args(["worktree", "prune"]))?;
             let mut add = git_in(root());
-            add.args(["worktree", "add", "--quiet", "--detach"]).arg(&tree.folder).arg("HEAD");
+            add.args(["worktree", "add", "--quiet", "--detach"]).arg(&tree.folder).arg(&now);
             run(&mut add)?;
         }
         Ok(tree)
@@ -83,6 +86,30 @@ fn apart() -> Outcome<Vec<String>> {
         settings.push(format!("profile.dev.package.{name}.codegen-units={CODEGEN_UNITS}"));
     }
     Ok(settings)
+}
+
+/// Returns a commit of the files as they are: the last one, or a new one if something has changed since.
+fn commit_as_it_is() -> Outcome<String> {
+    let index = target().join("mutants.index");
+    let git = |words: &[&str]| {
+        let mut git = git_in(root());
+        run(git.args(words).env("GIT_INDEX_FILE", &index)).map(|text| text.trim().to_owned())
+    };
+    git(&["read-tree", "HEAD"])?;
+    git(&["add", "--all"])?;
+    let tree = git(&["write-tree"])?;
+    if tree == git(&["rev-parse", "HEAD^{tree}"])? {
+        return git(&["rev-parse", "HEAD"]);
+    }
+    let mut commit = git_in(root());
+    commit.args(["commit-tree", &tree, "-p", "HEAD", "-m", "The code as it is"]);
+    for role in ["AUTHOR", "COMMITTER"] {
+        let field = |name: &str| format!("GIT_{role}_{name}");
+        commit.env(field("NAME"), "xtask").env(field("EMAIL"), "xtask@localhost");
+        // The same files give the same commit.
+        commit.env(field("DATE"), "2000-01-01T00:00:00Z");
+    }
+    run(&mut commit).map(|text| text.trim().to_owned())
 }
 
 fn git_in(folder: PathBuf) -> Command {
