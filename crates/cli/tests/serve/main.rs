@@ -5,6 +5,7 @@ mod client;
 mod fleet;
 mod goods_kills;
 mod kills;
+mod old_folders;
 mod outage;
 mod sale;
 mod settings;
