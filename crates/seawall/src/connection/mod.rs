@@ -56,7 +56,9 @@ impl Seawall {
         Connection { client: self.client().clone() }
     }
 
-    /// Returns a builder with the settings of a `redis::Client`: address, database, user, password.
+    /// Returns a builder with the settings of a `redis::Client`: address, database, user, password, and
+    /// whether the connection is over TLS. Over TLS it trusts the authorities that the machine trusts,
+    /// unless [`ca_file`](seawall_client::Builder::ca_file) names another.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -68,8 +70,8 @@ impl Seawall {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for TLS settings that it cannot take over: certificates of the client's own
-    /// (use [`Builder::ca_file`](seawall_client::Builder::ca_file)), or host names that are not checked.
+    /// [`Error::Invalid`] for TLS settings that it cannot take over: an authority or a certificate of the
+    /// client's own, certificates or host names that are not checked.
     pub fn builder_like(client: &redis::Client) -> Result<Builder> {
         let info = client.get_connection_info();
         let redis = info.redis_settings();
@@ -83,12 +85,17 @@ impl Seawall {
             }
             ConnectionAddr::TcpTls { insecure: true, .. } => {
                 return Err(Error::Invalid(
-                    "a client whose host names are not checked cannot be taken over".into(),
+                    "a client that checks no certificate cannot be taken over: use a rediss:// URL, \
+                     with ca_file for an authority of your own"
+                        .into(),
                 ));
             }
             ConnectionAddr::TcpTls { tls_params: Some(_), .. } => {
                 return Err(Error::Invalid(
-                    "certificates of a client cannot be taken over: use a rediss:// URL and ca_file".into(),
+                    "TLS settings of a client's own cannot be read from it: use a rediss:// URL, with \
+                     ca_file for an authority; certificates of clients and unchecked host names are not \
+                     supported"
+                        .into(),
                 ));
             }
             ConnectionAddr::TcpTls { host: name, port, .. } => {

@@ -8,7 +8,7 @@ use seawall::{
     redis::{self, AsyncCommands, ErrorKind, RedisResult, cmd, pipe},
 };
 use seawall_testkit::{
-    ServerProcess,
+    ServerBuilder, ServerProcess,
     proxy::{FaultProxy, On},
 };
 
@@ -179,16 +179,41 @@ async fn a_handle_takes_over_the_settings_of_a_redis_client() {
     let who: String =
         cmd("ACL").arg("WHOAMI").query_async(&mut connection).await.expect("answered");
     assert_eq!((who.as_str(), seawall.client().database()), ("ann", 3));
-    let insecure = redis::ConnectionAddr::TcpTls {
-        host: "localhost".into(),
-        port: 6379,
-        insecure: true,
-        tls_params: None,
-    };
-    let info = client.get_connection_info().clone().set_addr(insecure);
-    if let Ok(client) = redis::Client::open(info) {
-        let error = Seawall::builder_like(&client).expect_err("not checked");
-        assert!(error.to_string().contains("host names"), "{error}");
-    }
     seawall.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_over_tls_stays_over_tls_or_is_refused() {
+    let server = ServerBuilder::redis().tls().start().expect("a server");
+    let tls = server.tls().expect("it has");
+    let url = format!("rediss://localhost:{}/1", tls.port());
+    let client = redis::Client::open(url.as_str()).expect("a URL");
+    let trusting = Seawall::builder_like(&client).expect("settings").ca_file(tls.ca_path());
+    let seawall = trusting.connect().await.expect("in");
+    let mut connection = seawall.connection();
+    connection.set::<_, _, ()>("k", "v").await.expect("written");
+    assert_eq!(connection.get::<_, String>("k").await.expect("read"), "v");
+    assert_eq!(seawall.client().database(), 1);
+    seawall.shutdown().await;
+
+    // The machine does not trust the authority of this server: neither must the handle.
+    let strict = Seawall::builder_like(&client).expect("settings").connect().await;
+    let error = strict.expect_err("a stranger's certificate").to_string();
+    assert!(error.contains("certificate"), "{error}");
+
+    let authority = std::fs::read(tls.ca_path()).expect("a file");
+    let own = redis::TlsCertificates { client_tls: None, root_cert: Some(authority) };
+    let own = redis::Client::build_with_tls(url.as_str(), own).expect("settings");
+    let error = Seawall::builder_like(&own).expect_err("they would be lost").to_string();
+    assert!(error.contains("use a rediss:// URL, with ca_file"), "{error}");
+
+    let unchecked = redis::Client::open(format!("{url}#insecure")).expect("a URL");
+    let error = Seawall::builder_like(&unchecked).expect_err("it checks nothing").to_string();
+    assert!(error.contains("checks no certificate"), "{error}");
+    let info = client.get_connection_info();
+    let mut address = info.addr().clone();
+    address.set_danger_accept_invalid_hostnames(true);
+    let unchecked = redis::Client::open(info.clone().set_addr(address)).expect("an address");
+    let error = Seawall::builder_like(&unchecked).expect_err("any name will do").to_string();
+    assert!(error.contains("unchecked host names are not supported"), "{error}");
 }
