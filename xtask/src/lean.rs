@@ -1,9 +1,11 @@
-//! Checks what a part of the toolkit costs a dependent crate: the lints of each feature alone, and the
-//! number of packages that come with the cache.
+//! Checks what a part of the toolkit costs a dependent crate, and what it says of the rest: the lints of
+//! each feature alone, the number of packages that come with the cache, and the refusal of URLs whose
+//! feature is off.
 
 use std::fs;
 
 use crate::outcome::{Failure, Outcome};
+use crate::pages::{Program, run_programs};
 use crate::shell::{cargo, root, step};
 
 /// Selects the cache and nothing else.
@@ -23,6 +25,19 @@ pub(crate) fn check() -> Outcome {
         )));
     }
     Ok(())
+}
+
+/// Runs a program that has the cache alone and tries URLs that need another feature.
+pub(crate) fn check_refusals() -> Outcome {
+    let program = Program {
+        name: "without-features".to_owned(),
+        dependencies: "[dependencies]\n\
+            seawall = { version = \"0.1\", default-features = false, features = [\"cache\"] }\n\
+            tokio = { version = \"1\", features = [\"macros\", \"rt\"] }\n"
+            .to_owned(),
+        text: include_str!("../programs/without_features.rs").to_owned(),
+    };
+    run_programs("program", &[program])
 }
 
 /// Lints the toolkit with each of its features alone, with none and with all. Returns how many builds

@@ -51,7 +51,8 @@ enum Task {
     RedisSuite(suite::Options),
     /// Write the generated pages
     Docs(docs::Options),
-    /// Run the quick start of every page in a new package that has only what the page names
+    /// Run the quick start of every page in a new package that has only what the page names, and a
+    /// program that has fewer features than it asks for
     QuickStarts,
     /// Fill in the missing replies of transcripts from a private redis-server
     Record {
@@ -70,7 +71,9 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
         Task::Docs(options) => docs::run(&options),
-        Task::QuickStarts => pages::run_quick_starts().map(drop),
+        Task::QuickStarts => {
+            lean::check_refusals().and_then(|()| pages::run_quick_starts()).map(drop)
+        }
         Task::Record { files } => record::run(&files),
     };
     match outcome {

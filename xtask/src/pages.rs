@@ -29,11 +29,11 @@ struct Page {
     text: String,
 }
 
-/// What a reader pastes to begin with a capability.
-struct QuickStart {
-    name: String,
-    dependencies: String,
-    program: String,
+/// A program and the dependencies of its package.
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) dependencies: String,
+    pub(crate) text: String,
 }
 
 /// Runs the quick start of every page that has one. Returns their number.
@@ -42,28 +42,35 @@ pub(crate) fn run_quick_starts() -> Outcome<usize> {
     if starts.is_empty() {
         return Err(Failure::new("no page has a quick start: did their form change?"));
     }
-    let folder = target().join("quick-starts");
-    let names: Vec<_> = starts.iter().map(|start| format!("{:?}", start.name)).collect();
+    run_programs("quick start", &starts)?;
+    Ok(starts.len())
+}
+
+/// Runs programs, each in a new package that has its dependencies and nothing else.
+pub(crate) fn run_programs(kind: &str, programs: &[Program]) -> Outcome {
+    let folder = target().join(format!("{}s", kind.replace(' ', "-")));
+    let names: Vec<_> = programs.iter().map(|program| format!("{:?}", program.name)).collect();
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[profile.dev]\ndebug = false\n",
         names.join(", ")
     );
-    for start in &starts {
-        start.write(&folder)?;
+    for program in programs {
+        program.write(&folder)?;
     }
     write(&folder.join("Cargo.toml"), &manifest)?;
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    for start in &starts {
+    for program in programs {
         // One at a time: packages that are built together share their features.
-        let mut run = cargo(&["run", "--quiet", "--package", &start.name]);
+        let mut run = cargo(&["run", "--quiet", "--package", &program.name]);
         run.arg("--manifest-path").arg(folder.join("Cargo.toml"));
-        run.arg("--target-dir").arg(folder.join("target"));
-        step(&format!("quick start {}", start.name), &mut run)?;
+        // Shared by programs of all kinds.
+        run.arg("--target-dir").arg(target().join("quick-starts").join("target"));
+        step(&format!("{kind} {}", program.name), &mut run)?;
     }
-    Ok(starts.len())
+    Ok(())
 }
 
-impl QuickStart {
+impl Program {
     fn write(&self, folder: &Path) -> Outcome {
         let seawall = root().join("crates").join("seawall");
         let by_path = format!("seawall = {{ path = {:?}", seawall.display().to_string());
@@ -77,7 +84,7 @@ impl QuickStart {
         );
         let package = folder.join(&self.name);
         write(&package.join("Cargo.toml"), &manifest)?;
-        write(&package.join("src").join("main.rs"), &self.program)
+        write(&package.join("src").join("main.rs"), &self.text)
     }
 }
 
@@ -88,14 +95,14 @@ impl Page {
     }
 
     /// Returns the page's dependencies and the first program after them.
-    fn quick_start(&self) -> Option<QuickStart> {
+    fn quick_start(&self) -> Option<Program> {
         let blocks = blocks(&self.text);
         let at = blocks.iter().position(Block::is_dependencies)?;
         let program = blocks[at..].iter().find(|block| block.language == "rust")?;
-        Some(QuickStart {
+        Some(Program {
             name: self.path.file_stem()?.to_str()?.to_lowercase(),
             dependencies: blocks[at].text.clone(),
-            program: program.text.clone(),
+            text: program.text.clone(),
         })
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let tests = unit_and_integration_tests()?;
     let doc_tests = step_of_tests("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
     let examples = examples()?;
+    lean::check_refusals()?;
     let quick_starts = pages::run_quick_starts()?;
     let mutants = mutants::run_few()?;
     println!(
