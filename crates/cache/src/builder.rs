@@ -13,6 +13,7 @@ use crate::{
     store::{
         codec::{Codec, MessagePack},
         keys::TagsOf,
+        value_tags::ValueTagsOf,
     },
 };
 
@@ -101,6 +102,7 @@ pub struct CacheBuilder<K, V, C = MessagePack> {
     pub(crate) name: String,
     pub(crate) settings: Settings,
     pub(crate) tags: Option<TagsOf<K>>,
+    pub(crate) value_tags: Option<ValueTagsOf<V>>,
     pub(crate) filter: Option<KeyFilter<K>>,
     pub(crate) codec: C,
     pub(crate) compress_above_bytes: usize,
@@ -116,6 +118,7 @@ impl<K, V> CacheBuilder<K, V> {
             name: name.to_owned(),
             settings: Settings::default(),
             tags: None,
+            value_tags: None,
             filter: None,
             codec: MessagePack,
             compress_above_bytes: 2048,
@@ -134,6 +137,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
             name: self.name,
             settings: self.settings,
             tags: self.tags,
+            value_tags: self.value_tags,
             filter: self.filter,
             codec,
             compress_above_bytes: self.compress_above_bytes,
@@ -268,6 +272,36 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// tags.
     pub fn tags(mut self, tags: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
         self.tags = Some(Arc::new(tags));
+        self
+    }
+
+    /// Sets the tags that each value carries, such as the category of a product, so that
+    /// [`Cache::clear_tag`](crate::Cache::clear_tag) drops all entries whose values carry a tag in one
+    /// step. Costs one more key on each read from Redis, and a second command if any such tag of the
+    /// cache was cleared after the value was loaded. Both kinds of tags may be used together; prefer
+    /// [`tags`](CacheBuilder::tags) for those that the key tells.
+    ///
+    /// Every process computes the tags of what it reads by its own function: give all of them the same.
+    /// A value for which it panics is not cached. Default: no tags.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seawall::{Seawall, cache::Cache};
+    ///
+    /// let seawall = Seawall::connect("embedded:").await?;
+    /// let products: Cache<u64, (String, u64)> = seawall
+    ///     .cache("product")
+    ///     .value_tags(|(_name, category)| vec![format!("category-{category}")])
+    ///     .build()?;
+    /// products.put(&42, &("tea".to_owned(), 7)).await?;
+    ///
+    /// // After the database was changed:
+    /// products.clear_tag("category-7").await?;
+    /// assert!(products.get(&42).await?.is_none());
+    /// # seawall.shutdown().await; Ok(()) }
+    /// ```
+    pub fn value_tags(mut self, tags: impl Fn(&V) -> Vec<String> + Send + Sync + 'static) -> Self {
+        self.value_tags = Some(Arc::new(tags));
         self
     }
 

@@ -192,8 +192,12 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         let inner = &self.inner;
         Box::pin(async move {
             let entry_key = inner.keys.entry_key(key)?;
-            let read = inner.reader.read_or_load(entry_key, freshness, Admission::Asks, loader);
-            read.await.inspect(|read| inner.sampler.see(key, read))
+            // Awaited where it is made: moving it would copy all that it may ever need.
+            inner
+                .reader
+                .read_or_load(entry_key, freshness, Admission::Asks, loader)
+                .await
+                .inspect(|read| inner.sampler.see(key, read))
         })
     }
 

@@ -9,6 +9,7 @@
 
 use std::{fmt, time::Duration};
 
+use bytes::Bytes;
 use redis::{Value, cmd};
 use seawall_client::error::{Error, Result};
 use seawall_resilience::{
@@ -24,9 +25,9 @@ use crate::{
     store::{
         envelope::{Header, Kind},
         keys::EntryKey,
-        parted::manifest,
+        parted::{Whole, is_in_parts, manifest},
     },
-    tier::remote::stamp_of,
+    tier::{remote::stamp_of, remote_tags::Stamp},
 };
 
 /// Where one key stands: see [`Cache::explain`](crate::Cache::explain). Times are in milliseconds.
@@ -170,9 +171,11 @@ impl<V: CacheValue> Reader<V> {
 
     /// Returns what Redis has, and the stamp that an entry needs to count; `None` when that is not
     /// known.
-    async fn explain_remote(&self, entry_key: &EntryKey) -> (RemoteState, Option<u64>) {
+    async fn explain_remote(&self, entry_key: &EntryKey) -> (RemoteState, Option<Stamp>) {
+        let clears = self.remote.tag_clears.is_some().then(|| self.remote.names.clears());
         let names = std::iter::once(entry_key.entry())
-            .chain(entry_key.generations.iter().map(Vec::as_slice));
+            .chain(entry_key.generations.iter().map(Vec::as_slice))
+            .chain(clears);
         let commands = names.map(|name| {
             let mut get = cmd("GET");
             get.arg(name);
@@ -188,10 +191,18 @@ impl<V: CacheValue> Reader<V> {
             }
         }
         // One that was lost or never begun matches nothing: a reader would begin a new one.
+        let clears = if clears.is_some() { generations.pop().flatten() } else { Some(0) };
         let generations: Option<Vec<u64>> = generations.into_iter().collect();
-        let stamp = generations.map(|generations| stamp_of(&generations));
+        let stamp = generations
+            .zip(clears)
+            .map(|(generations, clears)| Stamp { generations: stamp_of(&generations), clears });
         let state = match raw {
-            Some(Ok(Value::BulkString(raw))) => self.describe_entry(entry_key, &raw, stamp),
+            Some(Ok(Value::BulkString(raw))) => {
+                match self.is_spared(entry_key, &raw, stamp).await {
+                    Ok(spared) => self.describe_entry(entry_key, &raw, stamp.filter(|_| spared)),
+                    Err(error) => RemoteState::Unknown(error.to_string()),
+                }
+            }
             Some(Ok(Value::Nil)) | None => RemoteState::None,
             Some(Ok(_)) => RemoteState::NotOurs,
             Some(Err(error)) if error.is_code("WRONGTYPE") => RemoteState::NotOurs,
@@ -200,7 +211,34 @@ impl<V: CacheValue> Reader<V> {
         (state, stamp)
     }
 
-    fn describe_entry(&self, entry_key: &EntryKey, raw: &[u8], stamp: Option<u64>) -> RemoteState {
+    /// Returns whether no tag that the value carries was cleared since it was loaded.
+    async fn is_spared(
+        &self,
+        entry_key: &EntryKey,
+        raw: &[u8],
+        stamp: Option<Stamp>,
+    ) -> Result<bool> {
+        let Some(stamp) = stamp.filter(|_| self.remote.tag_clears.is_some()) else {
+            return Ok(true);
+        };
+        let raw = match is_in_parts(raw) {
+            true => self.decoder.gather(entry_key, Bytes::copy_from_slice(raw)).await?,
+            false => Whole::Entry(Some(Bytes::copy_from_slice(raw))),
+        };
+        let Whole::Entry(Some(raw)) = raw else { return Ok(true) };
+        match self.decoder.decode(&raw, stamp, entry_key, self.clock.now()) {
+            Some(entry) => self.remote.would_spare(&entry, stamp).await,
+            // Something else is wrong with it.
+            None => Ok(true),
+        }
+    }
+
+    fn describe_entry(
+        &self,
+        entry_key: &EntryKey,
+        raw: &[u8],
+        stamp: Option<Stamp>,
+    ) -> RemoteState {
         let Some((header, value)) = Header::read(raw) else { return RemoteState::NotOurs };
         let server = self.remote.client.server_millis_of(entry_key.entry(), self.clock.now());
         let server = u64::try_from(server).unwrap_or(0);
@@ -233,7 +271,8 @@ impl<V: CacheValue> Reader<V> {
             parts: parts.map_or(0, |manifest| manifest.count),
             load_micros: header.cost_micros,
             readable: header.kind != Kind::Value || header.shape == self.decoder.format.shape,
-            generations_match: header.kind == Kind::Vacant || stamp == Some(header.stamp),
+            generations_match: header.kind == Kind::Vacant
+                || stamp.is_some_and(|stamp| stamp.generations == header.stamp),
         }))
     }
 }

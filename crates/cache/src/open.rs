@@ -44,11 +44,13 @@ use crate::{
         keys::{KeySpace, Names, TagsOf},
         publisher::Publisher,
         shape::{MAX_SCHEMA, shape},
+        value_tags::sealed,
     },
     tier::{
         local::{LocalTier, Memory},
         local_budget::Budget,
         remote::RemoteTier,
+        remote_tags::TagClears,
     },
 };
 
@@ -91,11 +93,16 @@ impl<K: CacheKey, V: CacheValue, C: Codec<V>> CacheBuilder<K, V, C> {
         if self.settings.mode == Mode::LogicalExpiry {
             self.settings.max_stale = LONGEST;
         }
+        let fingerprint = match self.value_tags {
+            Some(_) => sealed(self.codec.fingerprint()),
+            None => self.codec.fingerprint(),
+        };
         let format = Format {
-            shape: shape(self.schema, self.codec.fingerprint()),
+            shape: shape(self.schema, fingerprint),
             codec: Arc::new(self.codec),
             compress_above_bytes: self.compress_above_bytes,
             max_value_bytes: self.max_value_bytes,
+            value_tags: self.value_tags,
         };
         let Self { handle, name, settings, tags, filter, .. } = self;
         Ok(open(handle, Plan { name, settings, format, tags, filter }))
@@ -109,7 +116,7 @@ fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K
     let (clock, alive) = (handle.clock().clone(), Alive::new());
     let metrics = Arc::new(Metrics::new(&name));
     let attention = Arc::new(Attention::new());
-    let remote = open_remote(&handle, &name, &settings, format.shape);
+    let remote = open_remote(&handle, &name, &settings, &format);
     let local = open_local(&handle, &settings, &remote, &attention);
     let filter = filter.map(|plan| {
         let filter = Filter::new(&name, &attention);
@@ -185,12 +192,18 @@ fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K
     Cache { inner: Arc::new(Inner { reader, keys, sampler, handle, _warmer: warmer }) }
 }
 
-fn open_remote(handle: &Handle, name: &str, settings: &Settings, shape: u32) -> Arc<RemoteTier> {
+fn open_remote<V>(
+    handle: &Handle,
+    name: &str,
+    settings: &Settings,
+    format: &Format<V>,
+) -> Arc<RemoteTier> {
     let names = Names::new(handle.prefix(), name);
     let client = handle.client().clone();
     let part_prefix = Names::part_prefix(handle.prefix(), name);
     let parts = Parts::new(client.clone(), part_prefix, settings.big.split_above_bytes);
-    let mut remote = RemoteTier::new(client, names, parts, shape, settings.lease_ttl);
+    let mut remote = RemoteTier::new(client, names, parts, format.shape, settings.lease_ttl);
+    remote.tag_clears = format.value_tags.is_some().then(TagClears::default);
     // One server has nothing to spread over.
     if settings.copies > 0 && handle.client().topology() == Topology::Cluster {
         remote.copies = Some(Copies::new(handle.prefix(), settings.copies));

@@ -83,7 +83,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Ok(self.inner.keys.entry_key(key)?.entry().to_vec())
     }
 
-    /// Drops everything with this tag, in one step.
+    /// Drops everything with this tag, in one step: the entries whose keys have it, and those whose
+    /// values carry it. A load that is under way is not returned to readers that begin after this.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the cache has no tags; else as
@@ -93,10 +94,11 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// # Cancel safety
     /// Dropping the future hands it to the recovery queue.
     pub async fn clear_tag(&self, tag: &str) -> Result<()> {
-        if self.inner.keys.tags.is_none() {
+        let of_keys = self.inner.keys.tags.is_some();
+        if !of_keys && self.publisher().remote.tag_clears.is_none() {
             return Err(self.built_without("tags"));
         }
-        self.publisher().clear_tag(tag).await
+        self.publisher().clear_tag(tag, of_keys).await
     }
 
     /// Drops the whole namespace, in one step.

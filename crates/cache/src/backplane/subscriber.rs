@@ -10,6 +10,9 @@
 //! Messages are heard while the counter is being read: an answer that does not come delays nothing
 //! but the look itself, and is soon asked for again.
 //!
+//! A counter that is not there is begun by the first one who looks. Otherwise the first message would
+//! begin it, at a number that no subscriber could know to be the first.
+//!
 //! After a reconnect it is unknown which numbers were missed, so the first message says nothing about
 //! those before it: only a look tells where we stand, and everything is dropped at that moment.
 
@@ -111,9 +114,18 @@ enum Look {
     /// The next one begins then.
     Due(Moment),
     /// The counter is being read.
-    Reading(Start, BoxFuture<'static, Option<u64>>),
+    Reading(Start, BoxFuture<'static, Option<Counter>>),
     /// Messages up to this number are under way, for no longer than until then.
     Awaiting(Start, u64, Moment),
+}
+
+/// The counter as it was read.
+#[derive(Clone, Copy)]
+struct Counter {
+    /// The number of the last message; 0 when there is none.
+    sent: u64,
+    /// The number from which on messages are heard: the same, or where the counter was begun.
+    from: u64,
 }
 
 /// How things stood when the counter was asked for.
@@ -126,7 +138,7 @@ struct Start {
 
 impl Look {
     /// Waits until there is something to do; the counter, where it was read.
-    async fn ready(&mut self, clock: &Clock, attention: &Attention) -> Option<u64> {
+    async fn ready(&mut self, clock: &Clock, attention: &Attention) -> Option<Counter> {
         match self {
             Look::Resting => {
                 attention.woken().await;
@@ -211,9 +223,18 @@ impl<V> Listener<V> {
         let key = self.remote.names.counter().to_vec();
         // Told by the answer when there is one.
         self.patience = (patience * 2).min(self.remote.client.response_timeout()).max(PATIENCE);
-        let clock = self.remote.client.network_clock().clone();
-        let counter = async move { clock.timeout(patience, counters.read(&key)).await? };
-        Look::Reading(start, Box::pin(counter))
+        let (remote, clock) =
+            (Arc::clone(&self.remote), self.remote.client.network_clock().clone());
+        let counter = async move {
+            let sent = counters.read(&key).await?;
+            let from = match sent {
+                // Who may not write here sees a gap at the first message.
+                0 => remote.begin(&key).await.unwrap_or(0),
+                sent => sent,
+            };
+            Some(Counter { sent, from })
+        };
+        Look::Reading(start, Box::pin(async move { clock.timeout(patience, counter).await? }))
     }
 
     /// Returns the next moment at which all caches look.
@@ -235,22 +256,22 @@ impl<V> Listener<V> {
     }
 
     /// Compares the counter, read at some moment since `start`, with what was heard.
-    fn compare(&mut self, start: Start, counter: u64) -> Look {
+    fn compare(&mut self, start: Start, counter: Counter) -> Look {
         self.patience = PATIENCE;
         match self.heard.last() {
             None => {
                 // Whatever was invalidated before this moment, no copy of it is older than this
                 // look; and whatever was heard was sent before it.
                 self.lost_track("the first look");
-                self.heard.place(counter.max(self.unplaced));
+                self.heard.place(counter.from.max(self.unplaced));
             }
-            Some(_) if Some(counter) < start.heard => {
+            Some(_) if Some(counter.sent) < start.heard => {
                 // Redis came back with an older state, or with none.
                 self.gap("the counter went back");
-                self.heard.place(counter);
+                self.heard.place(counter.from);
             }
-            Some(heard) if heard < counter => {
-                return Look::Awaiting(start, counter, self.clock.now() + GRACE);
+            Some(heard) if heard < counter.sent => {
+                return Look::Awaiting(start, counter.sent, self.clock.now() + GRACE);
             }
             Some(_) => {}
         }

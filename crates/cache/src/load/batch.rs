@@ -21,7 +21,7 @@ use crate::{
         parted::is_in_parts,
         publisher::{Grant, Published},
     },
-    tier::local::Ticket,
+    tier::{local::Ticket, remote_lease::Wanted, remote_tags::Stamp},
 };
 
 /// The answer for one key of a batch.
@@ -33,7 +33,9 @@ type Answers<V> = Vec<(usize, Answer<V>)>;
 pub(crate) struct Missing {
     /// Its position in the batch.
     pub(crate) position: usize,
-    pub(crate) stamp: u64,
+    pub(crate) stamp: Stamp,
+    /// The version of an entry that looks good in Redis and no longer counts.
+    pub(crate) replaces: Option<u64>,
     pub(crate) token: u64,
     pub(crate) entry_key: EntryKey,
     /// Taken before anything was read.
@@ -43,7 +45,7 @@ pub(crate) struct Missing {
 /// A key whose lease this batch holds.
 struct Granted<V> {
     position: usize,
-    stamp: u64,
+    stamp: Stamp,
     grant: Grant,
     /// Those who read past the cache meanwhile wait for this load, too.
     past: Option<Leader<V>>,
@@ -125,20 +127,22 @@ impl<V: CacheValue> LoadCoordinator<V> {
 
     /// Asks for the leases of a batch. Returns what turned out to be there, and what was granted.
     async fn ask_leases(&self, missing: Vec<Missing>) -> (Answers<V>, Vec<Granted<V>>) {
-        let asked: Vec<(Vec<u8>, u64, u64)> = missing
-            .iter()
-            .map(|missing| (missing.entry_key.entry().to_vec(), missing.token, missing.stamp))
-            .collect();
-        let (sent, leases) = self.leases.ask_many(&asked).await;
+        let wanted = missing.iter().map(|missing| Wanted {
+            entry: missing.entry_key.entry().to_vec(),
+            token: missing.token,
+            stamp: missing.stamp,
+            replaces: missing.replaces,
+        });
+        let (sent, leases) = self.leases.ask_many(&wanted.collect::<Vec<_>>()).await;
         let (mut answers, mut granted) = (Vec::new(), Vec::new());
         for (missing, lease) in missing.into_iter().zip(leases) {
-            let Missing { position, stamp, token, entry_key, ticket } = missing;
+            let Missing { position, stamp, replaces, token, entry_key, ticket } = missing;
             let mut claim = Claim::sent(token, sent);
             let asked = match lease {
                 Err(error) if error.is_indeterminate() => {
                     // It may be ours: no other process could load before it ends by itself.
                     claim.renew(self.publisher.remote.new_token());
-                    self.leases.ask(&entry_key, &mut claim, stamp, None).await
+                    self.leases.ask(&entry_key, &mut claim, stamp, replaces).await
                 }
                 reply => reply.map(|reply| self.leases.asked(&entry_key, &claim, reply)),
             };
@@ -154,7 +158,8 @@ impl<V: CacheValue> LoadCoordinator<V> {
                 Ok(Asked::Value(raw)) if !is_in_parts(&raw) => {
                     let now = self.clock.now();
                     let entry: Option<Entry<V>> = self.decoder.decode(&raw, stamp, &entry_key, now);
-                    if let Some(entry) = entry {
+                    // If a tag was cleared since, it is read by itself later.
+                    if let Some(entry) = entry.filter(|entry| entry.clears == stamp.clears) {
                         self.metrics.remote_hit(entry.value.is_none());
                         answers.push((position, Ok(entry.read(Source::Remote, now))));
                     }
@@ -269,8 +274,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
             }
         };
         for (Boarded { entry_key, ticket, leader, .. }, value) in boarded.into_iter().zip(found) {
-            let entry = Entry::uncached(value.map(Arc::new), self.clock.now(), &entry_key.tags);
-            self.publisher.keep_past(&entry_key, &entry, ticket);
+            let entry = self.keep_past(&entry_key, value.map(Arc::new), ticket);
             leader.land_unstored(entry);
         }
     }

@@ -47,7 +47,7 @@ use crate::{
         parted::{Whole, is_in_parts},
         publisher::{Grant, Published, Publisher},
     },
-    tier::local::LocalTier,
+    tier::{local::LocalTier, remote_tags::Stamp},
 };
 
 /// How often a load asks for a lease that another one holds, before it gives up.
@@ -91,7 +91,7 @@ pub(crate) struct ReadRequest<V> {
 
 /// What to load.
 pub(crate) struct Sought<V> {
-    pub(crate) stamp: u64,
+    pub(crate) stamp: Stamp,
     /// The version of a fresh entry that is to be replaced all the same.
     pub(crate) replaces: Option<u64>,
     /// What the loader may find to be still right.
@@ -133,7 +133,7 @@ impl Purpose {
 /// A load to run.
 pub(super) struct Order<V> {
     pub(super) entry_key: EntryKey,
-    pub(super) stamp: u64,
+    pub(super) stamp: Stamp,
     pub(super) purpose: Purpose,
     pub(super) stale: Option<Stale<V>>,
     pub(super) loader: LoaderSlot<V>,
@@ -165,7 +165,7 @@ impl<V: Send + Sync + 'static> Leased<V> {
             // Unlike the others these may know of an invalidation that Redis does not know of.
             past.land(self.started, Ok(entry.clone()));
         }
-        self.leader.land(covers, Ok(entry));
+        self.leader.land_stored(self.started, covers, entry);
     }
 
     fn fail(self, error: CacheError) {
@@ -217,7 +217,7 @@ impl<V> LoadCoordinator<V> {
     }
 
     /// Returns whether this process loads the entry for readers.
-    pub(crate) fn is_loading(&self, entry_key: &EntryKey, stamp: Option<u64>) -> bool {
+    pub(crate) fn is_loading(&self, entry_key: &EntryKey, stamp: Option<Stamp>) -> bool {
         let entry = entry_key.entry();
         // Loads past Redis know no generations.
         self.past.has(entry)
@@ -339,7 +339,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
 
     /// Decodes an entry that was there when a lease was asked for. On `None` readers look again, and
     /// find out what is to be replaced.
-    async fn found(&self, entry_key: &EntryKey, stamp: u64, raw: Vec<u8>) -> Option<Entry<V>> {
+    async fn found(&self, entry_key: &EntryKey, stamp: Stamp, raw: Vec<u8>) -> Option<Entry<V>> {
         let whole = if is_in_parts(&raw) {
             match self.decoder.gather(entry_key, raw.into()).await {
                 Ok(Whole::Entry(raw)) => raw?,
@@ -348,7 +348,8 @@ impl<V: CacheValue> LoadCoordinator<V> {
         } else {
             raw.into()
         };
-        self.decoder.decode(&whole, stamp, entry_key, self.clock.now())
+        let entry = self.decoder.decode(&whole, stamp, entry_key, self.clock.now())?;
+        self.publisher.remote.spares(&entry, stamp).await.unwrap_or_default().then_some(entry)
     }
 
     /// Loads under a lease, publishes the result and lands it.
@@ -391,10 +392,11 @@ impl<V: CacheValue> LoadCoordinator<V> {
 
 /// Returns the key of a load. Readers share a load if they want the same entry and saw the same
 /// generations: a load that began under an older generation must not answer readers that came after a
-/// clear.
-fn flight_key(entry_key: &EntryKey, stamp: u64) -> Cow<'_, [u8]> {
+/// clear. Clears of tags that values carry do not part them: there may be many, most of them of other
+/// tags (see [`Landing::suits`]).
+fn flight_key(entry_key: &EntryKey, stamp: Stamp) -> Cow<'_, [u8]> {
     if entry_key.generations.is_empty() {
         return Cow::Borrowed(entry_key.entry());
     }
-    Cow::Owned([entry_key.entry(), &stamp.to_be_bytes()].concat())
+    Cow::Owned([entry_key.entry(), &stamp.generations.to_be_bytes()].concat())
 }

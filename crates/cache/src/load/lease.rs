@@ -26,7 +26,8 @@ use crate::{
     store::keys::EntryKey,
     tier::{
         remote::{Lease as Reply, MAX_RESENDS, RemoteTier},
-        remote_lease::LeaseId,
+        remote_lease::{LeaseId, Wanted},
+        remote_tags::Stamp,
     },
 };
 
@@ -86,7 +87,7 @@ impl LeaseKeeper {
         &self,
         entry_key: &EntryKey,
         claim: &mut Claim,
-        stamp: u64,
+        stamp: Stamp,
         replaces: Option<u64>,
     ) -> Result<Asked, Error> {
         let (mut resends, mut doubt) = (0, Doubt::default());
@@ -109,11 +110,8 @@ impl LeaseKeeper {
         }
     }
 
-    /// Asks for the leases of a batch, given by entry, token and stamp. Returns when they were sent.
-    pub(crate) async fn ask_many(
-        &self,
-        wanted: &[(Vec<u8>, u64, u64)],
-    ) -> (Moment, Vec<Result<Reply, Error>>) {
+    /// Asks for the leases of a batch. Returns when they were sent.
+    pub(crate) async fn ask_many(&self, wanted: &[Wanted]) -> (Moment, Vec<Result<Reply, Error>>) {
         let sent = self.remote.client.network_clock().now();
         (sent, self.remote.lease_many(wanted).await)
     }

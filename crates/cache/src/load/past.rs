@@ -22,6 +22,7 @@ use super::{
 use crate::{
     CacheError, CacheValue, Freshness, Loaded, Read, Source,
     store::{entry::Entry, keys::EntryKey},
+    tier::local::Ticket,
 };
 
 /// How often a reader joins a load. One covers it; more are needed only when loads end without a word,
@@ -99,6 +100,20 @@ impl<V: CacheValue> LoadCoordinator<V> {
         (now < copy.fresh_until && copy.suits(freshness, now)).then_some(copy)
     }
 
+    /// Keeps a copy of a value that was loaded past Redis, if there is a ticket for it.
+    pub(super) fn keep_past(
+        &self,
+        entry_key: &EntryKey,
+        value: Option<Arc<V>>,
+        ticket: Option<Ticket>,
+    ) -> Entry<V> {
+        let tags = self.encoder.format.tags(&entry_key.tags, value.as_deref());
+        let ticket = ticket.filter(|_| tags.is_some());
+        let entry = Entry::uncached(value, self.clock.now(), tags.flatten());
+        self.publisher.keep_past(entry_key, &entry, ticket);
+        entry
+    }
+
     /// Loads without Redis: protected by the pipeline, shared within this process, kept briefly.
     pub(super) async fn fly_past(
         self: Arc<Self>,
@@ -133,10 +148,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
             Loaded::Missing => None,
             Loaded::NotModified => return leader.land(u64::MAX, Err(Fault::Error(not_modified()))),
         };
-        let entry = Entry::uncached(value, self.clock.now(), &entry_key.tags);
-        if keep {
-            self.publisher.keep_past(&entry_key, &entry, ticket);
-        }
+        let entry = self.keep_past(&entry_key, value, ticket.filter(|_| keep));
         leader.land_unstored(entry);
     }
 }

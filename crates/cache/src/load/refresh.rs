@@ -14,6 +14,7 @@ use crate::{
         entry::{Entry, Stale},
         keys::EntryKey,
     },
+    tier::remote_tags::Stamp,
 };
 
 impl<V: CacheValue> LoadCoordinator<V> {
@@ -27,7 +28,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
         self: &Arc<Self>,
         entry_key: &EntryKey,
         entry: &Entry<V>,
-        stamp: u64,
+        stamp: Stamp,
         now: Moment,
         loader: Option<&LoaderSlot<V>>,
     ) {
@@ -58,7 +59,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
     pub(crate) fn refresh(
         self: &Arc<Self>,
         entry_key: &EntryKey,
-        stamp: u64,
+        stamp: Stamp,
         entry: &Entry<V>,
         loader: LoaderSlot<V>,
     ) {
@@ -76,7 +77,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
     }
 
     /// Makes a copy of a very hot entry on another node, unless that is already under way.
-    pub(crate) fn spread(self: &Arc<Self>, entry_key: &EntryKey, name: &[u8], stamp: u64) {
+    pub(crate) fn spread(self: &Arc<Self>, entry_key: &EntryKey, name: &[u8], stamp: Stamp) {
         let (_, leader) = self.refreshes.join(name);
         if let Some(leader) = leader {
             let (publisher, entry_key) = (Arc::clone(&self.publisher), entry_key.clone());

@@ -120,6 +120,8 @@ impl<V> Flight<V> {
 pub(crate) struct Landing<V> {
     /// Readers with a smaller number may have the result.
     pub(crate) covers: u64,
+    /// The number of the load's start, or of the moment at which the entry was found.
+    started: u64,
     /// Whether the source said so, and not an entry that was there already: the readers whom it
     /// covers take it, whatever its lifetime and version.
     pub(crate) loaded: bool,
@@ -137,9 +139,26 @@ pub(crate) enum Fault {
     Changed,
 }
 
+impl<V> Landing<V> {
+    fn new(covers: u64, loaded: bool, result: Result<Entry<V>, Fault>) -> Self {
+        Landing { covers, started: covers, loaded, result }
+    }
+
+    /// Returns whether this is for a reader with this number, which saw no later clear of any tag than
+    /// this one.
+    ///
+    /// A fill is refused when the entry was invalidated since the load began, and not when a tag was
+    /// cleared that its value carries. So who came after the load began takes the result only if no tag
+    /// at all was cleared in between; otherwise it looks again, and finds out which.
+    pub(crate) fn suits(&self, began: u64, clears: u64) -> bool {
+        let is_newer = |entry: &Entry<V>| entry.clears >= clears || self.started > began;
+        self.covers > began && self.result.as_ref().map_or(true, is_newer)
+    }
+}
+
 impl<V> Clone for Landing<V> {
     fn clone(&self) -> Self {
-        Landing { covers: self.covers, loaded: self.loaded, result: self.result.clone() }
+        Landing { result: self.result.clone(), ..*self }
     }
 }
 
@@ -288,11 +307,8 @@ impl<V> Flight<V> {
         let mut landing = self.landing.subscribe();
         let landed = landing.wait_for(Option::is_some).await;
         // The sender is in `self`, and `wait_for` saw a landing.
-        landed.ok().and_then(|landing| landing.clone()).unwrap_or(Landing {
-            covers: 0,
-            loaded: false,
-            result: Err(Fault::Changed),
-        })
+        let landing = landed.ok().and_then(|landing| landing.clone());
+        landing.unwrap_or_else(|| Landing::new(0, false, Err(Fault::Changed)))
     }
 
     /// Returns whether another process holds the lease.
@@ -352,12 +368,17 @@ impl<V> Leader<V> {
 
     /// Ends the load.
     pub(crate) fn land(self, covers: u64, result: Result<Entry<V>, Fault>) {
-        self.end(Landing { covers, loaded: true, result });
+        self.end(Landing::new(covers, true, result));
+    }
+
+    /// Ends a load that was stored, for readers with a smaller number than `covers`.
+    pub(crate) fn land_stored(self, started: u64, covers: u64, entry: Entry<V>) {
+        self.end(Landing { started, ..Landing::new(covers, true, Ok(entry)) });
     }
 
     /// Ends the load with an entry that was there after all.
     pub(crate) fn land_found(self, covers: u64, result: Result<Entry<V>, Fault>) {
-        self.end(Landing { covers, loaded: false, result });
+        self.end(Landing::new(covers, false, result));
     }
 
     fn end(&self, landing: Landing<V>) {
@@ -395,7 +416,7 @@ impl<V: Send + Sync + 'static> Leader<V> {
 
 impl<V> Drop for Leader<V> {
     fn drop(&mut self) {
-        self.end(Landing { covers: 0, loaded: false, result: Err(Fault::Changed) });
+        self.end(Landing::new(0, false, Err(Fault::Changed)));
     }
 }
 
@@ -416,7 +437,7 @@ mod tests {
         leader.land_unstored(Entry::uncached(
             Some(Arc::clone(&value)),
             Clock::system().now(),
-            &None,
+            None,
         ));
         assert!(flights.remembered(b"key", began).is_some(), "for who began before it");
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -5,6 +5,8 @@
 //! loaded past it together. Keys that another caller is loading are then waited for one by one. What
 //! fails, fails for its own keys only.
 
+use std::collections::{HashMap, hash_map};
+
 use futures_util::future::join_all;
 use tracing::Instrument as _;
 
@@ -21,7 +23,8 @@ use crate::{
         loader::{BatchLoader, Loader, LoaderSlot, one_of_many},
     },
     spans::ReadSpan,
-    store::{keys::EntryKey, parted::is_in_parts},
+    store::{entry::Entry, keys::EntryKey, parted::is_in_parts},
+    tier::{local::Ticket, remote_tags::Stamp},
 };
 
 /// What looking into Redis leaves to do.
@@ -31,6 +34,17 @@ struct Open {
     missing: Vec<Missing>,
     /// To be loaded past the cache.
     away: Vec<usize>,
+}
+
+/// An entry of a batch as Redis has it.
+struct Looked<'a, V> {
+    position: usize,
+    entry_key: &'a EntryKey,
+    ticket: Option<Ticket>,
+    stamp: Stamp,
+    entry: Option<Entry<V>>,
+    /// The version of an entry that no longer counts.
+    replaces: Option<u64>,
 }
 
 /// Makes a loader for the keys at these positions of the batch. Called only if something has to be
@@ -46,7 +60,7 @@ impl<V: CacheValue> Reader<V> {
     ) -> Vec<Answer<V>> {
         let mut answers: Vec<Option<Answer<V>>> = Vec::with_capacity(entry_keys.len());
         let now = self.clock.now();
-        let entry_keys: Vec<Option<EntryKey>> = entry_keys
+        let mut entry_keys: Vec<Option<EntryKey>> = entry_keys
             .into_iter()
             .map(|entry_key| match entry_key {
                 Ok(entry_key) => {
@@ -66,9 +80,13 @@ impl<V: CacheValue> Reader<V> {
             return answers.into_iter().flatten().collect();
         }
         let left = answers.iter().filter(|answer| answer.is_none()).count();
-        let span = ReadSpan::batch(&self.metrics, now, left);
+        let repeated = set_aside(&mut entry_keys, &answers);
+        let span = ReadSpan::batch(&self.metrics, now, left - repeated.len());
         let beyond = self.read_many_beyond(entry_keys, answers, make);
-        let answers = beyond.instrument(span.span.clone()).await;
+        let mut answers = beyond.instrument(span.span.clone()).await;
+        for (position, first) in repeated {
+            answers[position] = answers[first].clone();
+        }
         span.end_batch(&answers, &self.clock);
         answers
     }
@@ -124,6 +142,7 @@ impl<V: CacheValue> Reader<V> {
         let asked: Vec<&EntryKey> = wanted.iter().map(|(_, entry_key)| *entry_key).collect();
         let found = self.remote.get_many(&asked).await;
         let now = self.clock.now();
+        let mut looked = Vec::with_capacity(wanted.len());
         for (((position, entry_key), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
             let (raw, stamp) = match found {
                 Ok(found) => found,
@@ -144,7 +163,11 @@ impl<V: CacheValue> Reader<V> {
                 continue;
             }
             let entry = raw.and_then(|raw| self.decoder.decode(&raw, stamp, entry_key, now));
-            let sought = Sought { stamp, replaces: None, stale: None };
+            looked.push(Looked { position, entry_key, ticket, stamp, entry, replaces: None });
+        }
+        self.drop_cleared(&mut looked, &mut open).await;
+        for Looked { position, entry_key, ticket, stamp, entry, replaces } in looked {
+            let sought = Sought { stamp, replaces, stale: None };
             let loader = || LoaderSlot::new(self.one(make, position));
             match judge(entry, sought, None, (Freshness::Cached, now), self.settings.mode) {
                 Lookup::Hit(entry) => {
@@ -163,11 +186,42 @@ impl<V: CacheValue> Reader<V> {
                 _ => {
                     self.metrics.misses.increment(1);
                     let (token, entry_key) = (self.remote.new_token(), entry_key.clone());
-                    open.missing.push(Missing { position, stamp, token, entry_key, ticket });
+                    let missing = Missing { position, stamp, replaces, token, entry_key, ticket };
+                    open.missing.push(missing);
                 }
             }
         }
         open
+    }
+
+    /// Drops the entries whose values carry a tag that was cleared since they were loaded.
+    async fn drop_cleared(&self, looked: &mut Vec<Looked<'_, V>>, open: &mut Open) {
+        let is_older = |looked: &Looked<'_, V>| {
+            looked.entry.as_ref().is_some_and(|entry| entry.clears != looked.stamp.clears)
+        };
+        let older: Vec<_> = looked.iter().filter(|looked| is_older(looked)).collect();
+        if older.is_empty() {
+            return;
+        }
+        let found: Vec<_> =
+            older.iter().filter_map(|of| Some((of.entry.as_ref()?, of.stamp))).collect();
+        match self.remote.spares_each(&found).await {
+            Ok(spared) => {
+                let mut spared = spared.into_iter();
+                for looked in looked.iter_mut().filter(|looked| is_older(looked)) {
+                    let entry = looked.entry.take_if(|_| spared.next() != Some(true));
+                    looked.replaces = entry.map(|entry| entry.version);
+                }
+            }
+            Err(error) => {
+                if error.is_away() {
+                    self.metrics.outages.increment(older.len() as u64);
+                    open.away.extend(older.iter().map(|looked| looked.position));
+                }
+                // Otherwise they are read by themselves.
+                looked.retain(|looked| !is_older(looked));
+            }
+        }
     }
 
     fn one(&self, make: MakeLoader<'_, V>, position: usize) -> Loader<V> {
@@ -191,9 +245,30 @@ impl<V: CacheValue> Reader<V> {
                 let loader = || self.one(make, position);
                 self.read_or_load(entry_key, Freshness::Cached, Admission::Had, loader).await
             }
-            // Unreachable: a key without an entry has its error as the answer.
+            // A repeated key, whose answer is that of the first. Others without an entry have their
+            // error as the answer.
             (None, None) => Err(CacheError::ReadTimeout(self.settings.read_timeout)),
         }))
         .await
     }
+}
+
+/// Sets keys aside that are there already and have no answer yet: they would wait for the lease of the
+/// first, and load once more if its load fails. Returns their positions, each with that of the first.
+fn set_aside<V>(
+    entry_keys: &mut [Option<EntryKey>],
+    answers: &[Option<Answer<V>>],
+) -> Vec<(usize, usize)> {
+    let mut firsts = HashMap::with_capacity(entry_keys.len());
+    let mut repeated = Vec::new();
+    for (position, entry_key) in entry_keys.iter().enumerate() {
+        if let (Some(entry_key), None) = (entry_key, &answers[position]) {
+            match firsts.entry(entry_key.entry()) {
+                hash_map::Entry::Occupied(first) => repeated.push((position, *first.get())),
+                hash_map::Entry::Vacant(first) => _ = first.insert(position),
+            }
+        }
+    }
+    repeated.iter().for_each(|(position, _)| entry_keys[*position] = None);
+    repeated
 }

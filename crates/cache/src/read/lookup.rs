@@ -15,7 +15,7 @@ use crate::{
         keys::EntryKey,
         parted::{Whole, is_in_parts},
     },
-    tier::local::Ticket,
+    tier::{local::Ticket, remote_tags::Stamp},
 };
 
 /// Outcome of a look into Redis.
@@ -25,8 +25,8 @@ pub(crate) struct Look<V> {
     pub(crate) ticket: Option<Ticket>,
     /// When the answer came.
     pub(crate) at: Moment,
-    /// The generations under which an entry counts.
-    pub(crate) stamp: u64,
+    /// What an entry needs to count.
+    pub(crate) stamp: Stamp,
     pub(crate) lookup: Lookup<V>,
 }
 
@@ -61,10 +61,13 @@ impl<V: CacheValue> Reader<V> {
         // What Redis has under a key whose invalidation it did not take is not to be trusted. This is
         // asked before the command is sent: after it the invalidation may be through.
         if self.recovery.concerns(entry_key.entry()) {
-            return answer(self.clock.now(), 0, Lookup::Bypass(None));
+            return answer(self.clock.now(), Stamp::default(), Lookup::Bypass(None));
         }
         let mode = self.settings.mode;
-        if let Some((entry, stamp)) = self.look_copy(entry_key, freshness).await {
+        // Boxed, so that other caches' reads do not carry what only these need.
+        if self.remote.copies.is_some()
+            && let Some((entry, stamp)) = Box::pin(self.look_copy(entry_key, freshness)).await
+        {
             let now = self.clock.now();
             let sought = Sought { stamp, replaces: None, stale: None };
             return answer(now, stamp, judge(Some(entry), sought, older, (freshness, now), mode));
@@ -72,11 +75,11 @@ impl<V: CacheValue> Reader<V> {
         let (mut raw, stamp) =
             match self.remote.get(entry_key.entry(), &entry_key.generations).await {
                 Ok(found) => found,
-                Err(error) => return answer(self.clock.now(), 0, failed(error)),
+                Err(error) => return answer(self.clock.now(), Stamp::default(), failed(error)),
             };
         if raw.as_deref().is_some_and(|raw| self.decoder.is_newer(raw)) {
             self.metrics.unreadable.increment(1);
-            return answer(self.clock.now(), 0, Lookup::Bypass(None));
+            return answer(self.clock.now(), Stamp::default(), Lookup::Bypass(None));
         }
         let mut sought = Sought { stamp, replaces: None, stale: None };
         if let Some(manifest) = raw.take_if(|raw| is_in_parts(raw)) {
@@ -84,14 +87,23 @@ impl<V: CacheValue> Reader<V> {
             match Box::pin(self.decoder.gather(entry_key, manifest)).await {
                 Ok(Whole::Entry(whole)) => raw = whole,
                 Ok(Whole::Lost(version)) => sought.replaces = Some(version),
-                Err(error) => return answer(self.clock.now(), 0, failed(error)),
+                Err(error) => return answer(self.clock.now(), Stamp::default(), failed(error)),
             }
         }
         let now = self.clock.now();
-        let found = raw.as_ref().and_then(|raw| self.decoder.decode(raw, stamp, entry_key, now));
+        let mut found =
+            raw.as_ref().and_then(|raw| self.decoder.decode(raw, stamp, entry_key, now));
         if let (None, Some(raw)) = (&found, &raw) {
             // Redis takes it for a good entry: only a load that replaces this version gets the lease.
             sought.replaces = sought.replaces.or(self.decoder.damaged(raw, stamp));
+        }
+        if let Some(entry) = found.take_if(|entry| entry.clears != stamp.clears) {
+            // A tag was cleared since. Boxed, so that other reads do not carry what only these need.
+            match Box::pin(self.remote.spares(&entry, stamp)).await {
+                Ok(true) => found = Some(entry),
+                Ok(false) => sought.replaces = Some(entry.version),
+                Err(error) => return answer(self.clock.now(), Stamp::default(), failed(error)),
+            }
         }
         answer(now, stamp, judge(found, sought, older, (freshness, now), mode))
     }
@@ -101,7 +113,7 @@ impl<V: CacheValue> Reader<V> {
         &self,
         entry_key: &EntryKey,
         freshness: Freshness,
-    ) -> Option<(Entry<V>, u64)> {
+    ) -> Option<(Entry<V>, Stamp)> {
         let copies = self.remote.copies.as_ref()?;
         let from_copies =
             matches!(freshness, Freshness::Cached | Freshness::StaleOk | Freshness::Within(_));
@@ -119,6 +131,7 @@ impl<V: CacheValue> Reader<V> {
         if let Some(entry) = entry
             && now < entry.fresh_until
             && entry.suits(freshness, now)
+            && self.remote.spares(&entry, stamp).await.ok()?
         {
             return Some((entry, stamp));
         }

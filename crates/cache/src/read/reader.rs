@@ -216,12 +216,13 @@ impl<V: CacheValue> Reader<V> {
             return rationed.map(Some);
         }
         let span = ReadSpan::one(&self.metrics, began);
-        let beyond = self.read_beyond(entry_key, freshness, older, loader);
+        // Awaited where it is made: moving it would copy all that it may ever need.
         let read = if span.span.is_disabled() {
-            beyond.await
+            self.read_beyond(entry_key, freshness, older, loader, began).await
         } else {
             // Boxed, so that a read without a span does not carry what only this one needs.
-            Box::pin(beyond.instrument(span.span.clone())).await
+            let beyond = Box::pin(self.read_beyond(entry_key, freshness, older, loader, began));
+            beyond.instrument(span.span.clone()).await
         };
         span.end(&read, &self.clock);
         read
@@ -234,8 +235,8 @@ impl<V: CacheValue> Reader<V> {
         freshness: Freshness,
         older: Option<Entry<V>>,
         loader: Option<impl FnOnce() -> Loader<V>>,
+        began: Moment,
     ) -> Result<Option<Read<V>>, CacheError> {
-        let deadline = self.clock.now() + self.settings.read_timeout;
         let look = self.look(&entry_key, freshness, older.as_ref()).await;
         if let Lookup::Hit(entry) = &look.lookup
             && !self.coordinator.tends_hits()
@@ -244,6 +245,7 @@ impl<V: CacheValue> Reader<V> {
             return Ok(Some(self.hit(&entry_key, entry, &look)));
         }
         let loader = loader.map(|loader| LoaderSlot::new(loader()));
+        let deadline = began + self.settings.read_timeout;
         let request = ReadRequest { entry_key, freshness, older, loader, deadline };
         self.load_or_wait(request, look).boxed().await
     }
@@ -256,7 +258,7 @@ impl<V: CacheValue> Reader<V> {
         first: Look<V>,
     ) -> Result<Option<Read<V>>, CacheError> {
         // One number for the whole read: whatever begins after its first look is new enough for it.
-        let began = first.began;
+        let (began, clears) = (first.began, first.stamp.clears);
         let mut first = Some(first);
         for _ in 0..MAX_LOOKS {
             let ReadRequest { entry_key, freshness, older, loader, .. } = &mut request;
@@ -296,7 +298,7 @@ impl<V: CacheValue> Reader<V> {
                 return Ok(request.older.map(|entry| entry.read(Source::Stale, now)));
             };
             let landing = match self.coordinator.load(&request, sought, &loader).await {
-                Waited::Landed(landing) if landing.covers > began => landing,
+                Waited::Landed(landing) if landing.suits(began, clears) => landing,
                 // Not for this reader: the load began before it did. Look again.
                 Waited::Landed(_) => continue,
                 Waited::Instead(entry) => return Ok(Some(self.stale(&entry))),

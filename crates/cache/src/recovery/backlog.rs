@@ -6,7 +6,11 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use crate::recovery::log::RecoveryRow;
+use crate::{
+    backplane::message::{about_all, about_tag, tag_hash},
+    recovery::log::RecoveryRow,
+    store::keys::Names,
+};
 
 /// How many entries are carried out in one go.
 const BATCH: usize = 256;
@@ -15,11 +19,31 @@ pub(crate) const MAX_BYTES: usize = 32 << 20;
 /// What stands for every entry in a log.
 const EVERYTHING: &[u8] = b"";
 
-/// A generation that is to end, and how local tiers are told.
+/// A tag or namespace that is to be cleared, and how local tiers are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bump {
-    pub(crate) generation: Vec<u8>,
+    /// The generation that ends, where keys have tags or it is the namespace's.
+    pub(crate) generation: Option<Vec<u8>>,
+    /// The hash of the tag, where values carry tags.
+    pub(crate) value_tag: Option<u64>,
     pub(crate) message: Vec<u8>,
+}
+
+impl Bump {
+    /// Clears the whole namespace.
+    pub(crate) fn everything(names: &Names) -> Self {
+        let generation = Some(names.generation().to_vec());
+        Bump { generation, value_tag: None, message: about_all() }
+    }
+
+    /// Clears a tag: of keys, of values, or both.
+    pub(crate) fn tag(names: &Names, tag: &str, of_keys: bool, of_values: bool) -> Self {
+        Bump {
+            generation: of_keys.then(|| names.tag(tag)),
+            value_tag: of_values.then(|| tag_hash(tag)),
+            message: about_tag(tag),
+        }
+    }
 }
 
 /// One entry's place in the queue.
@@ -43,7 +67,8 @@ pub(crate) enum Batch {
 
 pub(crate) struct Queue {
     entries: BTreeMap<Vec<u8>, Waiting>,
-    generations: BTreeMap<Vec<u8>, (Vec<u8>, u64)>,
+    /// By their messages, which tell them apart.
+    generations: BTreeMap<Vec<u8>, (Bump, u64)>,
     bytes: usize,
     limit: usize,
     /// Set when every entry has to be invalidated: the number of the addition that asked for it.
@@ -99,7 +124,7 @@ impl Queue {
 
     pub(crate) fn bump(&mut self, bump: Bump) -> bool {
         self.additions += 1;
-        self.generations.insert(bump.generation, (bump.message, self.additions));
+        self.generations.insert(bump.message.clone(), (bump, self.additions));
         self.collapse_if_full()
     }
 
@@ -144,9 +169,8 @@ impl Queue {
         if self.everything.is_some() {
             return Batch::Everything(self.additions, self.everything_rows.clone());
         }
-        if let Some((generation, (message, number))) = self.generations.first_key_value() {
-            let bump = Bump { generation: generation.clone(), message: message.clone() };
-            return Batch::Generation(bump, *number);
+        if let Some((_, (bump, number))) = self.generations.first_key_value() {
+            return Batch::Generation(bump.clone(), *number);
         }
         // What cannot be carried out (its server is away) does not keep the rest from its turn.
         let behind = (Bound::Excluded(&self.failed_at[..]), Bound::Unbounded);
@@ -177,8 +201,8 @@ impl Queue {
                 rows
             }
             Batch::Generation(bump, number) => {
-                if self.generations.get(&bump.generation).is_some_and(|(_, last)| *last == number) {
-                    self.generations.remove(&bump.generation);
+                if self.generations.get(&bump.message).is_some_and(|(_, last)| *last == number) {
+                    self.generations.remove(&bump.message);
                 }
                 Vec::new()
             }
@@ -292,7 +316,8 @@ mod tests {
     #[test]
     fn a_generation_is_ended_once_for_all_that_asked_before() {
         let mut queue = Queue::new(10);
-        let bump = || Bump { generation: b"g".to_vec(), message: b"m".to_vec() };
+        let bump =
+            || Bump { generation: Some(b"g".to_vec()), value_tag: None, message: b"m".to_vec() };
         queue.bump(bump());
         assert!(queue.concerns(b"any"));
         let batch = queue.next_batch();

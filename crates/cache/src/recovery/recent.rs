@@ -94,7 +94,8 @@ mod tests {
         recent.remember(&[b"old".to_vec()], start);
         let later = start + Duration::from_secs(20);
         recent.remember(&[b"new".to_vec()], later);
-        let bump = Bump { generation: b"g".to_vec(), message: b"a".to_vec() };
+        let bump =
+            Bump { generation: Some(b"g".to_vec()), value_tag: None, message: b"a".to_vec() };
         recent.remember_bump(bump.clone(), later);
         assert_eq!(recent.since(later).0.len(), 2);
         let (entries, bumps) = recent.since(start + Duration::from_secs(31));

@@ -10,7 +10,7 @@
 use redis::{Value, cmd};
 use seawall_client::error::Result;
 
-use crate::{backplane::message::about_all, tier::remote::RemoteTier};
+use crate::{backplane::message::about_all, recovery::backlog::Bump, tier::remote::RemoteTier};
 
 /// How many keys a server looks at in one step.
 const STEP: usize = 500;
@@ -29,7 +29,7 @@ pub(crate) enum Sweep {
 /// Invalidates every entry, then tells every local tier.
 pub(crate) async fn sweep(remote: &RemoteTier, way: Sweep) -> Result<()> {
     if way == Sweep::Generation {
-        return remote.bump(remote.names.generation(), &about_all()).await;
+        return remote.bump(&Bump::everything(&remote.names)).await;
     }
     let pattern = remote.names.entries_pattern();
     for node in remote.client.nodes() {

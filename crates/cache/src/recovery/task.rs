@@ -157,7 +157,7 @@ impl Carer {
                 (Batch::Entries(done), outcome.error.map_or(Ok(()), Err))
             }
             Batch::Generation(bump, number) => {
-                self.remote.bump(&bump.generation, &bump.message).await?;
+                self.remote.bump(&bump).await?;
                 (Batch::Generation(bump, number), Ok(()))
             }
             Batch::Everything(covered, rows) => {

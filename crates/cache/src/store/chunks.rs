@@ -38,6 +38,8 @@ use seawall_resilience::clock::millis;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::value_tags::SEAL_BYTES;
+
 /// How many parts one cache reads and writes at a time: with parts of 512 KiB, 8 MiB on the way.
 const PARTS_IN_FLIGHT: usize = 16;
 /// How many of those are for one value.
@@ -49,7 +51,7 @@ const MAX_RESENDS: usize = 3;
 /// Parts that a manifest may name; more is damage.
 const MAX_PARTS: u32 = 1 << 16;
 /// Length of a manifest.
-const MANIFEST_BYTES: usize = 52;
+pub(crate) const MANIFEST_BYTES: usize = 52;
 const FORMAT: u8 = 1;
 
 /// What says which parts make a value.
@@ -76,9 +78,12 @@ impl Manifest {
         })
     }
 
-    /// Parses a manifest. Returns `None` if it is none.
+    /// Parses a manifest, with a seal behind it or without. Returns `None` if it is none.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; MANIFEST_BYTES] = bytes.try_into().ok()?;
+        let (bytes, rest) = bytes.split_first_chunk::<MANIFEST_BYTES>()?;
+        if !rest.is_empty() && rest.len() != SEAL_BYTES {
+            return None;
+        }
         let long = |at: usize| bytes[at..at + 16].try_into().map(u128::from_be_bytes).ok();
         let short = |at: usize| bytes[at..at + 4].try_into().map(u32::from_be_bytes).ok();
         let manifest = Manifest {

@@ -12,7 +12,12 @@ use std::{
 use seawall_client::error::{Error, Result};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{encoder::panic_text, shape::fields_of};
+use super::{
+    encoder::panic_text,
+    entry::Tags,
+    shape::fields_of,
+    value_tags::{ValueTagsOf, all_tags},
+};
 use crate::CacheValue;
 
 /// An error of a codec.
@@ -214,11 +219,13 @@ pub(crate) struct Format<V> {
     pub(crate) max_value_bytes: usize,
     /// See `shape`.
     pub(crate) shape: u32,
+    /// See `value_tags`.
+    pub(crate) value_tags: Option<ValueTagsOf<V>>,
 }
 
 impl<V> Clone for Format<V> {
     fn clone(&self) -> Self {
-        Format { codec: Arc::clone(&self.codec), ..*self }
+        Format { codec: Arc::clone(&self.codec), value_tags: self.value_tags.clone(), ..*self }
     }
 }
 
@@ -227,6 +234,19 @@ impl<V> Clone for Format<V> {
 pub(crate) struct Encoded {
     pub(crate) codec: u8,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl<V> Format<V> {
+    /// Returns the hashes of an entry's tags. Returns `None` if computing them panics: such a value is not
+    /// cached.
+    #[inline]
+    pub(crate) fn tags(&self, of_key: &Tags, value: Option<&V>) -> Option<Tags> {
+        all_tags(of_key, self.value_tags.as_ref(), value)
+            .inspect_err(|error| {
+                tracing::warn!(error, "value_tags panicked: a value is not cached");
+            })
+            .ok()
+    }
 }
 
 impl<V: CacheValue> Format<V> {
@@ -318,6 +338,7 @@ mod tests {
             compress_above_bytes: 100,
             max_value_bytes: 10_000,
             shape: 7,
+            value_tags: None,
         }
     }
 

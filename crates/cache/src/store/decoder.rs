@@ -13,8 +13,13 @@ use super::{
     keys::EntryKey,
     parted::{Whole, gather},
     shape,
+    value_tags::unseal,
 };
-use crate::{CacheValue, metrics::Metrics, tier::remote::RemoteTier};
+use crate::{
+    CacheValue,
+    metrics::Metrics,
+    tier::{remote::RemoteTier, remote_tags::Stamp},
+};
 
 /// Decodes the entries of one cache; a cheap clone.
 pub(crate) struct Decoder<V> {
@@ -42,11 +47,12 @@ impl<V: CacheValue> Decoder<V> {
     }
 
     /// Decodes an entry. Returns `None` if it holds nothing that this cache can read, or counts no
-    /// longer because its generation ended.
+    /// longer because its generation ended. If it has other `clears` than the stamp, it counts only if
+    /// [`RemoteTier::spares`] says so.
     pub(crate) fn decode(
         &self,
         raw: &[u8],
-        stamp: u64,
+        stamp: Stamp,
         entry_key: &EntryKey,
         now: Moment,
     ) -> Option<Entry<V>> {
@@ -54,20 +60,22 @@ impl<V: CacheValue> Decoder<V> {
             self.metrics.unreadable.increment(1);
             return None;
         };
-        if header.kind == Kind::Vacant || header.stamp != stamp {
+        if header.kind == Kind::Vacant || header.stamp != stamp.generations {
             return None;
         }
-        let value = if header.kind == Kind::Value {
+        let (value, clears) = if header.kind == Kind::Value {
             let readable = header.shape == self.format.shape;
-            let value = readable.then(|| self.format.decode(header.codec, bytes)).flatten();
-            if value.is_none() {
+            let value = readable.then(|| self.value(&header, bytes, stamp)).flatten();
+            let Some((value, clears)) = value else {
                 self.metrics.unreadable.increment(1);
                 return None;
-            }
-            value.map(Arc::new)
+            };
+            (Some(Arc::new(value)), clears)
         } else {
-            None
+            // There is no value that could carry a tag.
+            (None, stamp.clears)
         };
+        let tags = self.format.tags(&entry_key.tags, value.as_deref())?;
         let times = self.remote.times(entry_key.entry(), now);
         Some(Entry {
             value,
@@ -78,16 +86,27 @@ impl<V: CacheValue> Decoder<V> {
             cost: Duration::from_micros(u64::from(header.cost_micros)),
             bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             invalidated: header.invalidated,
-            tags: entry_key.tags.clone(),
+            tags,
+            clears,
         })
+    }
+
+    /// Decodes a value. Returns it with the last clear before its load began.
+    #[inline]
+    fn value(&self, header: &Header, bytes: &[u8], stamp: Stamp) -> Option<(V, u64)> {
+        let (bytes, clears) = match self.format.value_tags {
+            None => (bytes, stamp.clears),
+            Some(_) => unseal(bytes)?,
+        };
+        Some((self.format.decode(header.codec, bytes)?, clears))
     }
 
     /// Returns the version of an entry that [`decode`](Self::decode) refused although its header is
     /// that of a good one.
-    pub(crate) fn damaged(&self, raw: &[u8], stamp: u64) -> Option<u64> {
+    pub(crate) fn damaged(&self, raw: &[u8], stamp: Stamp) -> Option<u64> {
         let (header, _) = Header::read(raw)?;
         let looks_good = header.kind == Kind::Value
-            && header.stamp == stamp
+            && header.stamp == stamp.generations
             && header.shape == self.format.shape
             && !header.invalidated;
         looks_good.then_some(header.version)

@@ -16,7 +16,7 @@ use crate::{
     CacheValue, Loaded,
     metrics::Metrics,
     settings::{LONGEST, Settings},
-    tier::remote::Fill,
+    tier::{remote::Fill, remote_tags::Stamp},
 };
 
 /// What a loader returned, and how long it took.
@@ -52,7 +52,7 @@ impl<V: CacheValue> Encoder<V> {
         &self,
         load_result: LoadResult<V>,
         stale: Option<Stale<V>>,
-        stamp: u64,
+        stamp: Stamp,
     ) -> Prepared<V> {
         let (value, ttl) = match (load_result.loaded, stale) {
             (Loaded::Found(value), _) => (Arc::new(value), self.settings.ttl),
@@ -79,7 +79,12 @@ impl<V: CacheValue> Encoder<V> {
     }
 
     /// Encodes one value of a batch, or "there is none". Returns `None` if it is not to be stored.
-    pub(crate) fn batch_fill(&self, value: Option<&V>, cost: Duration, stamp: u64) -> Option<Fill> {
+    pub(crate) fn batch_fill(
+        &self,
+        value: Option<&V>,
+        cost: Duration,
+        stamp: Stamp,
+    ) -> Option<Fill> {
         match value {
             Some(value) => self.fill(value, self.settings.ttl, cost, stamp),
             None if self.settings.negative_ttl.is_zero() => None,
@@ -88,7 +93,7 @@ impl<V: CacheValue> Encoder<V> {
     }
 
     /// Encodes a value that was loaded. Returns `None` if it cannot be stored.
-    fn fill(&self, value: &V, ttl: Duration, cost: Duration, stamp: u64) -> Option<Fill> {
+    fn fill(&self, value: &V, ttl: Duration, cost: Duration, stamp: Stamp) -> Option<Fill> {
         match self.format.encode(value) {
             Ok(encoded) => Some(self.value(encoded, ttl, cost, stamp)),
             Err(error) => {
@@ -100,7 +105,7 @@ impl<V: CacheValue> Encoder<V> {
     }
 
     /// Describes "there is none".
-    fn absent(&self, cost: Duration, stamp: u64) -> Fill {
+    fn absent(&self, cost: Duration, stamp: Stamp) -> Fill {
         Fill {
             kind: Kind::Absent,
             codec: 0,
@@ -110,6 +115,7 @@ impl<V: CacheValue> Encoder<V> {
             cost,
             stamp,
             parts: None,
+            tags: None,
         }
     }
 
@@ -122,11 +128,11 @@ impl<V: CacheValue> Encoder<V> {
     }
 
     /// Describes a value that a writer brings.
-    pub(crate) fn written(&self, encoded: Encoded, stamp: u64) -> Fill {
+    pub(crate) fn written(&self, encoded: Encoded, stamp: Stamp) -> Fill {
         self.value(encoded, self.settings.ttl, Duration::ZERO, stamp)
     }
 
-    fn value(&self, encoded: Encoded, ttl: Duration, cost: Duration, stamp: u64) -> Fill {
+    fn value(&self, encoded: Encoded, ttl: Duration, cost: Duration, stamp: Stamp) -> Fill {
         Fill {
             kind: Kind::Value,
             codec: encoded.codec,
@@ -136,11 +142,12 @@ impl<V: CacheValue> Encoder<V> {
             cost,
             stamp,
             parts: None,
+            tags: None,
         }
     }
 
     /// Describes the removal of a value by a versioned source.
-    pub(crate) fn vacant(&self, stamp: u64) -> Fill {
+    pub(crate) fn vacant(&self, stamp: Stamp) -> Fill {
         let nothing = Encoded { codec: 0, bytes: Vec::new() };
         Fill { kind: Kind::Vacant, ..self.written(nothing, stamp) }
     }

@@ -29,6 +29,8 @@ pub(crate) struct Entry<V> {
     pub(crate) invalidated: bool,
     /// Hashes of its tags.
     pub(crate) tags: Tags,
+    /// The last clear before its load began; 0 where values carry no tags, and in copies.
+    pub(crate) clears: u64,
 }
 
 impl<V> Clone for Entry<V> {
@@ -52,7 +54,6 @@ impl<V> Entry<V> {
         value: Option<Arc<V>>,
         stored: &Stored,
         fill: &Fill,
-        tags: &Tags,
         times: Times,
     ) -> Self {
         Entry {
@@ -64,7 +65,8 @@ impl<V> Entry<V> {
             cost: fill.cost,
             bytes: u32::try_from(fill.size_bytes()).unwrap_or(u32::MAX),
             invalidated: false,
-            tags: tags.clone(),
+            tags: fill.tags.clone(),
+            clears: fill.stamp.clears,
         }
     }
 
@@ -81,7 +83,7 @@ impl<V> Entry<V> {
     }
 
     /// Describes a value that is not in Redis.
-    pub(crate) fn uncached(value: Option<Arc<V>>, now: Moment, tags: &Tags) -> Self {
+    pub(crate) fn uncached(value: Option<Arc<V>>, now: Moment, tags: Tags) -> Self {
         Entry {
             value,
             version: 0,
@@ -91,7 +93,8 @@ impl<V> Entry<V> {
             cost: Duration::ZERO,
             bytes: 0,
             invalidated: false,
-            tags: tags.clone(),
+            tags,
+            clears: 0,
         }
     }
 }

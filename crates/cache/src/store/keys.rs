@@ -6,12 +6,14 @@
 //! | `cache-part:NAME:ID:INDEX` | a part of a value that is too large for one command |
 //! | `cache-messages:NAME` | counts the messages of the namespace |
 //! | `cache-generation:NAME` | generation of the namespace, where it can be cleared |
-//! | `cache-tag:NAME:TAG` | generation of a tag |
+//! | `cache-tag:NAME:TAG` | generation of a tag of keys |
+//! | `cache-clears:{NAME}` | counts the clears of tags that values carry |
+//! | `cache-cleared:{NAME}` | the last clear of each of these tags |
 //! | channel `cache-messages:NAME` | invalidations, numbered |
 //! | channel `cache-wake:ENTRY` | the entry was filled, or its lease given back |
 //!
-//! All of them after the prefix of the handle. None shares a script with another except on a single
-//! server, so they need no common slot.
+//! All of them after the prefix of the handle. Those with braces share a script. None of the others
+//! does except on a single server, so they need no common slot.
 
 use std::sync::Arc;
 
@@ -71,6 +73,8 @@ pub(crate) struct Names {
     messages: Vec<u8>,
     generation: Vec<u8>,
     tag_prefix: Vec<u8>,
+    clears: Vec<u8>,
+    cleared_tags: Vec<u8>,
     wake_prefix: Vec<u8>,
 }
 
@@ -82,6 +86,8 @@ impl Names {
             messages: format!("{prefix}cache-messages:{name}").into_bytes(),
             generation: format!("{prefix}cache-generation:{name}").into_bytes(),
             tag_prefix: format!("{prefix}cache-tag:{name}:").into_bytes(),
+            clears: format!("{prefix}cache-clears:{{{name}}}").into_bytes(),
+            cleared_tags: format!("{prefix}cache-cleared:{{{name}}}").into_bytes(),
             wake_prefix: format!("{prefix}cache-wake:").into_bytes(),
         }
     }
@@ -132,6 +138,14 @@ impl Names {
         let mut key = KeyBuffer::starting_with(&self.tag_prefix);
         key.push_part(tag.as_bytes());
         key.as_bytes().to_vec()
+    }
+
+    pub(crate) fn clears(&self) -> &[u8] {
+        &self.clears
+    }
+
+    pub(crate) fn cleared_tags(&self) -> &[u8] {
+        &self.cleared_tags
     }
 
     pub(crate) fn wake_prefix(&self) -> &[u8] {

@@ -17,3 +17,4 @@ pub(crate) mod publisher;
 pub(crate) mod put;
 pub(crate) mod shape;
 pub(crate) mod spread;
+pub(crate) mod value_tags;

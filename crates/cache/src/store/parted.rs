@@ -16,11 +16,12 @@ use redis::cmd;
 use seawall_client::error::Result;
 
 use super::{
-    chunks::{GRACE, Manifest},
+    chunks::{GRACE, MANIFEST_BYTES, Manifest},
     codec::IN_PARTS,
     envelope::{HEADER_BYTES, Header, Kind},
     keys::EntryKey,
     publisher::Publisher,
+    value_tags::seal,
 };
 use crate::{
     metrics::Metrics,
@@ -55,7 +56,8 @@ pub(crate) fn manifest(raw: &[u8]) -> Option<(Manifest, u64)> {
 }
 
 impl<V> Publisher<V> {
-    /// Cuts a value that is too large: writes its parts, and leaves the manifest to be stored.
+    /// Cuts a value that is too large: writes its parts, and leaves the manifest to be stored. Seals what
+    /// is stored where values carry tags.
     pub(crate) async fn cut(&self, entry: &[u8], mut fill: Fill) -> Result<Fill> {
         let parts = &self.remote.parts;
         let size = fill.bytes.len();
@@ -68,6 +70,9 @@ impl<V> Publisher<V> {
             fill.parts = Some(manifest);
         }
         self.big.note(entry, size, fill.parts.map_or(0, |parts| parts.count), self.clock.now());
+        if fill.kind == Kind::Value && self.encoder.format.value_tags.is_some() {
+            seal(&mut fill.bytes, fill.stamp.clears);
+        }
         Ok(fill)
     }
 
@@ -126,7 +131,9 @@ pub(crate) async fn gather(
         };
         let mut head = raw[..HEADER_BYTES].to_vec();
         head[CODEC_AT] &= !IN_PARTS;
-        if let Some(whole) = remote.parts.gather(&found, head).await? {
+        if let Some(mut whole) = remote.parts.gather(&found, head).await? {
+            // The seal belongs to the entry, not to the value that was cut.
+            whole.extend_from_slice(&raw[HEADER_BYTES + MANIFEST_BYTES..]);
             return Ok(Whole::Entry(Some(whole.into())));
         }
         metrics.lost_parts.increment(1);

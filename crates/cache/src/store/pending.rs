@@ -15,9 +15,7 @@ use seawall_resilience::Backoff;
 
 use super::publisher::Publisher;
 use crate::{
-    Invalidation, OnInvalidate, Version,
-    backplane::message::{about_all, about_tag, tag_hash},
-    recovery::backlog::Bump,
+    Invalidation, OnInvalidate, Version, backplane::message::tag_hash, recovery::backlog::Bump,
 };
 
 /// How often an invalidation is tried before it is queued.
@@ -90,7 +88,7 @@ impl<'a, V> Pending<'a, V> {
     pub(crate) async fn end(mut self) -> Result<()> {
         let Some(bump) = self.bump.clone() else { return Ok(()) };
         let publisher = self.publisher;
-        if let Err(error) = publisher.remote.end_generation(&bump.generation).await {
+        if let Err(error) = publisher.remote.end(&bump).await {
             if !error.is_indeterminate() {
                 // Nothing was done, and the caller knows it.
                 self.bump = None;
@@ -123,16 +121,17 @@ impl<V> Publisher<V> {
         Pending::entries(self, entries).invalidate().await
     }
 
-    /// Ends the generation of a tag.
-    pub(crate) async fn clear_tag(&self, tag: &str) -> Result<()> {
+    /// Ends all entries with a tag.
+    pub(crate) async fn clear_tag(&self, tag: &str, of_keys: bool) -> Result<()> {
         let drop_here = || {
             if let Some(local) = &self.local {
                 local.clear_tag(tag_hash(tag));
             }
         };
         drop_here();
-        let generation = self.remote.names.tag(tag);
-        let done = Pending::bump(self, Bump { generation, message: about_tag(tag) }).end().await;
+        let of_values = self.remote.tag_clears.is_some();
+        let bump = Bump::tag(&self.remote.names, tag, of_keys, of_values);
+        let done = Pending::bump(self, bump).end().await;
         // What was read between the first drop and Redis' answer may be older.
         drop_here();
         done
@@ -149,8 +148,7 @@ impl<V> Publisher<V> {
         if let Some(filter) = &self.filter {
             filter.lost_track();
         }
-        let generation = self.remote.names.generation().to_vec();
-        let done = Pending::bump(self, Bump { generation, message: about_all() }).end().await;
+        let done = Pending::bump(self, Bump::everything(&self.remote.names)).end().await;
         drop_here();
         done
     }

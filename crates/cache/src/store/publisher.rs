@@ -22,7 +22,7 @@ use seawall_resilience::clock::Clock;
 use super::{
     big_values::Report,
     encoder::{Encoder, Prepared},
-    entry::Entry,
+    entry::{Entry, Tags},
     keys::EntryKey,
 };
 use crate::{
@@ -35,6 +35,7 @@ use crate::{
     tier::{
         local::{LocalTier, Ticket},
         remote::{Fill, RemoteTier, Stored},
+        remote_tags::Stamp,
     },
 };
 
@@ -170,12 +171,12 @@ impl<V> Publisher<V> {
                 Published::Stored(entry)
             }
             // The entry is gone, or the reply is: right for readers that began before the load.
-            None => Published::Unstored(self.uncached(entry_key, entry.value), None),
+            None => Published::Unstored(self.uncached(entry.tags, entry.value), None),
         }
     }
 
-    fn uncached(&self, entry_key: &EntryKey, value: Option<Arc<V>>) -> Entry<V> {
-        Entry::uncached(value, self.clock.now(), &entry_key.tags)
+    fn uncached(&self, tags: Tags, value: Option<Arc<V>>) -> Entry<V> {
+        Entry::uncached(value, self.clock.now(), tags)
     }
 
     /// Keeps a copy of a value that Redis just stored, and tells the filter.
@@ -189,20 +190,22 @@ impl<V> Publisher<V> {
         let Grant { entry_key, ticket, .. } = grant;
         self.known(entry_key.entry(), value.is_some());
         let times = self.remote.times(entry_key.entry(), self.clock.now());
-        let entry = Entry::stored(value, stored, fill, &entry_key.tags, times);
+        let entry = Entry::stored(value, stored, fill, times);
         self.keep(entry_key, &entry, *ticket);
         entry
     }
 
-    async fn store(&self, grant: &Grant, fill: Fill, value: Option<Arc<V>>) -> Published<V> {
+    async fn store(&self, grant: &Grant, mut fill: Fill, value: Option<Arc<V>>) -> Published<V> {
         let Grant { entry_key, token, ticket } = grant;
-        let uncached = self.uncached(entry_key, value.clone());
         // Redis does not know of an invalidation that is queued here, and would take an older value. A
         // reader that began after that invalidation has a larger number, unless it waits by now.
-        if self.recovery.concerns(entry_key.entry()) {
+        let tags = self.encoder.format.tags(&entry_key.tags, value.as_deref());
+        let Some(tags) = tags.filter(|_| !self.recovery.concerns(entry_key.entry())) else {
             self.release(entry_key, *token).await;
-            return Published::Unstored(uncached, None);
-        }
+            return Published::Unstored(self.uncached(None, value), None);
+        };
+        let uncached = self.uncached(tags.clone(), value.clone());
+        fill.tags = tags;
         let fill = match self.cut(entry_key.entry(), fill).await {
             Ok(fill) => fill,
             Err(error) => {
@@ -242,7 +245,7 @@ impl<V: CacheValue> Publisher<V> {
             Prepared::Prolong(entry) => self.prolong(grant, entry).await,
             Prepared::Pass(value) => {
                 self.release(&grant.entry_key, grant.token).await;
-                Published::Unstored(self.uncached(&grant.entry_key, value), None)
+                Published::Unstored(self.uncached(None, value), None)
             }
             Prepared::NotModified => {
                 self.release(&grant.entry_key, grant.token).await;
@@ -257,14 +260,18 @@ impl<V: CacheValue> Publisher<V> {
         &self,
         grant: &Grant,
         value: Option<Arc<V>>,
-        (cost, stamp): (Duration, u64),
+        (cost, stamp): (Duration, Stamp),
     ) -> Result<(Fill, Option<Arc<V>>), Entry<V>> {
         let entry = grant.entry_key.entry();
         // Redis does not know of an invalidation that is queued here, and would take an older value.
-        let fill = match self.recovery.concerns(entry) {
+        let tags = match self.recovery.concerns(entry) {
             true => None,
-            false => self.encoder.batch_fill(value.as_deref(), cost, stamp),
+            false => self.encoder.format.tags(&grant.entry_key.tags, value.as_deref()),
         };
+        let fill = tags.and_then(|tags| {
+            let fill = self.encoder.batch_fill(value.as_deref(), cost, stamp)?;
+            Some(Fill { tags, ..fill })
+        });
         let fill = match fill {
             Some(fill) => self
                 .cut(entry, fill)
@@ -277,7 +284,7 @@ impl<V: CacheValue> Publisher<V> {
             Some(fill) => Ok((fill, value)),
             None => {
                 let _ = self.remote.release(entry, grant.token).await;
-                Err(self.uncached(&grant.entry_key, value))
+                Err(self.uncached(None, value))
             }
         }
     }
@@ -297,7 +304,7 @@ impl<V: CacheValue> Publisher<V> {
         let results = self.remote.fill_many(&fills).await;
         let mut outcomes = Vec::with_capacity(fills.len());
         for (((grant, value), (_, _, fill)), result) in rest.into_iter().zip(fills).zip(results) {
-            let uncached = self.uncached(&grant.entry_key, value.clone());
+            let uncached = self.uncached(fill.tags.clone(), value.clone());
             outcomes.push(match result {
                 Ok(Some(stored)) => Published::Stored(self.stored(&grant, value, &stored, &fill)),
                 // Overtaken by an invalidation: right for this read, which began before it.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     hotkey::copies::{COPY, COPY_FOR},
-    tier::remote::Lease,
+    tier::{remote::Lease, remote_tags::Stamp},
 };
 
 impl<V> Publisher<V> {
@@ -22,7 +22,7 @@ impl<V> Publisher<V> {
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
-    pub(crate) async fn copy(&self, entry_key: &EntryKey, name: &[u8], stamp: u64) -> Result<()> {
+    pub(crate) async fn copy(&self, entry_key: &EntryKey, name: &[u8], stamp: Stamp) -> Result<()> {
         let token = self.remote.new_token();
         let Lease::Granted = self.remote.lease(name, token, &[], stamp, None).await? else {
             return Ok(());
@@ -33,7 +33,7 @@ impl<V> Publisher<V> {
         };
         let call = COPY.on(&[name]).arg(&token.to_be_bytes()[..]).arg(entry);
         let call = call.arg(millis(left));
-        self.remote.guarded(name, self.remote.client.run(&call)).await.map(drop)
+        self.remote.guarded(name, || self.remote.client.run(&call)).await.map(drop)
     }
 
     /// Returns the entry as its copies have it, and their lifetime; `None` if it is not fresh.

@@ -30,15 +30,16 @@ impl RemoteTier {
         self.breakers.of(self.client.node_number(key)).state()
     }
 
-    /// Runs a command about `key` through its node's breaker.
-    pub(crate) async fn guarded<T>(
+    /// Runs a command about `key` through its node's breaker. The future is made here: handed over, it
+    /// would be copied twice and take its place twice.
+    pub(crate) async fn guarded<T, F: Future<Output = Result<T>>>(
         &self,
         key: &[u8],
-        work: impl Future<Output = Result<T>>,
+        work: impl FnOnce() -> F,
     ) -> Result<T> {
         let breaker = self.breakers.of(self.client.node_number(key));
         let permit = breaker.enter().map_err(|open| refused(&open))?;
-        let result = work.await;
+        let result = work().await;
         permit.record(match &result {
             Err(error) if error.is_outage() => Outcome::Failed,
             _ => Outcome::Ok,

@@ -133,6 +133,7 @@ impl<V> From<Held<V>> for Entry<V> {
             // What was invalidated is not kept here.
             invalidated: false,
             tags,
+            clears: 0,
         }
     }
 }

@@ -8,3 +8,4 @@ pub(crate) mod remote_invalidate;
 pub(crate) mod remote_lease;
 pub(crate) mod remote_put;
 pub(crate) mod remote_replies;
+pub(crate) mod remote_tags;

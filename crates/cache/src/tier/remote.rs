@@ -14,19 +14,23 @@ use seawall_client::{
     MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS,
     client::{Client, Reply, Script, ScriptInvocation, Topology},
     error::{Error, Result},
-    retry::Doubt,
+    retry::{Doubt, midway},
 };
 use seawall_resilience::clock::{Moment, millis};
 
 use crate::{
     hotkey::copies::Copies,
+    recovery::backlog::Bump,
     store::chunks::{Manifest, Parts},
 };
 use crate::{
+    store::entry::Tags,
     store::envelope::{HEADER_BYTES, Kind},
     store::keys::{EntryKey, Names},
+    store::value_tags::SEAL_BYTES,
     tier::breakers::Breakers,
     tier::remote_replies::{bytes, parse_stored},
+    tier::remote_tags::{Stamp, TagClears},
 };
 
 static FILL: Script = Script::with_time(include_str!("script/fill.lua"));
@@ -52,6 +56,8 @@ pub(crate) struct RemoteTier {
     pub(crate) breakers: Breakers,
     /// Where copies of very hot entries lie, on a Cluster.
     pub(crate) copies: Option<Copies>,
+    /// Where values carry tags.
+    pub(crate) tag_clears: Option<TagClears>,
 }
 
 /// Reply of `lease.lua`.
@@ -78,9 +84,11 @@ pub(crate) struct Fill {
     pub(crate) ttl: Duration,
     pub(crate) max_stale: Duration,
     pub(crate) cost: Duration,
-    pub(crate) stamp: u64,
+    pub(crate) stamp: Stamp,
     /// Where the value lies when `bytes` are only its manifest.
     pub(crate) parts: Option<Manifest>,
+    /// Hashes of the entry's tags, for copies in memory.
+    pub(crate) tags: Tags,
 }
 
 impl Fill {
@@ -121,7 +129,17 @@ impl RemoteTier {
         let breakers = Breakers::new(&names);
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
-        RemoteTier { client, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
+        RemoteTier {
+            client,
+            names,
+            parts,
+            largest_bytes,
+            shape,
+            lease_ttl,
+            breakers,
+            copies: None,
+            tag_clears: None,
+        }
     }
 
     /// Draws a unique token; never 0, which means "no lease".
@@ -135,36 +153,60 @@ impl RemoteTier {
         self.client.network_clock().now().since(sent) >= self.client.response_timeout() / 2
     }
 
-    /// Reads an entry, with the generations that decide whether it counts.
+    /// Reads an entry, with what decides whether it counts.
     pub(crate) async fn get(
         &self,
         key: &[u8],
         generations: &[Vec<u8>],
-    ) -> Result<(Option<Bytes>, u64)> {
-        if generations.is_empty() {
+    ) -> Result<(Option<Bytes>, Stamp)> {
+        if generations.is_empty() && self.tag_clears.is_none() {
             let mut get = cmd("GET");
             get.arg(key);
-            return Ok((bytes(self.guarded(key, self.client.fetch(key, &get)).await?)?, 0));
+            let entry = bytes(self.guarded(key, || self.client.fetch(key, &get)).await?)?;
+            return Ok((entry, Stamp::default()));
         }
-        let mut replies = self.guarded(key, self.get_all(key, generations)).await?.into_iter();
-        let entry = bytes(replies.next().unwrap_or(Value::Nil).into())?;
-        let stamp = self.stamp(generations, replies.collect()).await?;
-        Ok((entry, stamp))
+        // Boxed, so that reads without tags do not carry what only these need.
+        Box::pin(self.get_stamped(key, generations)).await
     }
 
-    /// Reads several entries at once, with the generations that decide whether they count.
+    async fn get_stamped(
+        &self,
+        key: &[u8],
+        generations: &[Vec<u8>],
+    ) -> Result<(Option<Bytes>, Stamp)> {
+        let mut replies = self.guarded(key, || self.get_all(key, generations)).await?;
+        let clears = match self.tag_clears {
+            Some(_) => self.last_clear(replies.pop().unwrap_or(Value::Nil)).await?,
+            None => 0,
+        };
+        let mut replies = replies.into_iter();
+        let entry = bytes(replies.next().unwrap_or(Value::Nil).into())?;
+        let generations = self.stamp(generations, replies.collect()).await?;
+        Ok((entry, Stamp { generations, clears }))
+    }
+
+    /// Reads several entries at once, with what decides whether they count.
     pub(crate) async fn get_many(
         &self,
         entry_keys: &[&EntryKey],
-    ) -> Vec<Result<(Option<Bytes>, u64)>> {
+    ) -> Vec<Result<(Option<Bytes>, Stamp)>> {
         if entry_keys.is_empty() {
             return Vec::new();
         }
-        let plain = entry_keys.iter().all(|entry_key| entry_key.generations.is_empty());
-        if plain && self.client.topology() != Topology::Cluster {
-            return self.get_in_slices(entry_keys).await;
+        if !entry_keys.iter().all(|entry_key| entry_key.generations.is_empty()) {
+            let each = entry_keys
+                .iter()
+                .map(|entry_key| self.get(entry_key.entry(), &entry_key.generations));
+            return futures_util::future::join_all(each).await;
         }
-        if plain {
+        let (found, clears) = tokio::join!(self.get_plain(entry_keys), self.read_last_clear());
+        let stamp = clears.map(|clears| Stamp { generations: 0, clears });
+        found.into_iter().map(|entry| Ok((entry?, stamp.clone()?))).collect()
+    }
+
+    /// Reads several entries that need nothing else.
+    async fn get_plain(&self, entry_keys: &[&EntryKey]) -> Vec<Result<Option<Bytes>>> {
+        if self.client.topology() == Topology::Cluster {
             let commands = entry_keys.iter().map(|entry_key| {
                 let mut get = cmd("GET");
                 get.arg(entry_key.entry());
@@ -178,16 +220,14 @@ impl RemoteTier {
                     self.client.send_all(admitted.collect()).await
                 })
                 .await;
-            return replies.into_iter().map(|reply| Ok((bytes(reply?.into())?, 0))).collect();
+            return replies.into_iter().map(|reply| bytes(reply?.into())).collect();
         }
-        let each =
-            entry_keys.iter().map(|entry_key| self.get(entry_key.entry(), &entry_key.generations));
-        futures_util::future::join_all(each).await
+        self.get_in_slices(entry_keys).await
     }
 
     /// Reads entries of one server, by MGETs of bounded size. How large entries are is known from those
     /// that were read before.
-    async fn get_in_slices(&self, entry_keys: &[&EntryKey]) -> Vec<Result<(Option<Bytes>, u64)>> {
+    async fn get_in_slices(&self, entry_keys: &[&EntryKey]) -> Vec<Result<Option<Bytes>>> {
         let believed = self.largest_bytes.load(Ordering::Relaxed);
         let count = (MAX_COMMAND_BYTES / believed.max(1)).clamp(1, MAX_COMMAND_MEMBERS);
         let slices = entry_keys.chunks(count).map(async |slice| {
@@ -196,7 +236,7 @@ impl RemoteTier {
                 get.arg(entry_key.entry());
             }
             let key = slice[0].entry();
-            self.guarded(key, self.client.fetch(key, &get)).await
+            self.guarded(key, || self.client.fetch(key, &get)).await
         });
         // Sent together, and on one connection: as good as one command.
         let replies = futures_util::future::join_all(slices).await;
@@ -209,7 +249,7 @@ impl RemoteTier {
                         if let Ok(Some(entry)) = &entry {
                             largest = entry.len().max(largest);
                         }
-                        found.push(entry.map(|entry| (entry, 0)));
+                        found.push(entry);
                     }
                 }
                 Ok(_) => {
@@ -227,16 +267,18 @@ impl RemoteTier {
         found
     }
 
+    /// Reads an entry, generations, and the number of the last clear where values carry tags.
     async fn get_all(&self, key: &[u8], generations: &[Vec<u8>]) -> Result<Vec<Value>> {
+        let clears = self.tag_clears.is_some().then(|| self.names.clears());
         if self.client.topology() != Topology::Cluster {
             let mut get = cmd("MGET");
-            get.arg(key).arg(generations);
+            get.arg(key).arg(generations).arg(clears);
             return match self.client.send(key, &get).await? {
                 Value::Array(values) => Ok(values),
                 _ => Err(Error::unexpected("MGET without an array")),
             };
         }
-        let all = std::iter::once(key).chain(generations.iter().map(Vec::as_slice));
+        let all = std::iter::once(key).chain(generations.iter().map(Vec::as_slice)).chain(clears);
         let commands = all.map(|key| {
             let mut get = cmd("GET");
             get.arg(key);
@@ -253,24 +295,34 @@ impl RemoteTier {
             let generation: Option<u64> = redis::from_redis_value(value)?;
             all.push(match generation {
                 Some(generation) => generation,
-                None => {
-                    let begin = GENERATION.on(&[name]).arg("begin");
-                    self.guarded(name, self.client.eval(&begin)).await?
-                }
+                None => self.guarded(name, || self.begin(name)).await?,
             });
         }
         Ok(stamp_of(&all))
     }
 
-    /// Starts a new generation and announces it.
-    pub(crate) async fn bump(&self, generation: &[u8], message: &[u8]) -> Result<()> {
-        self.end_generation(generation).await?;
-        self.announce(message).await
+    /// Begins a generation or a counter that is not there, at the server's time. Returns what it is now.
+    pub(crate) async fn begin(&self, name: &[u8]) -> Result<u64> {
+        self.client.eval(&GENERATION.on(&[name]).arg("begin")).await
     }
 
-    /// Starts a new generation: all entries of older ones are misses.
-    pub(crate) async fn end_generation(&self, generation: &[u8]) -> Result<()> {
-        self.client.run(&GENERATION.on(&[generation]).arg("bump")).await.map(drop)
+    /// Ends what a bump names and announces it.
+    pub(crate) async fn bump(&self, bump: &Bump) -> Result<()> {
+        self.end(bump).await?;
+        self.announce(&bump.message).await
+    }
+
+    /// Ends what a bump names: all entries from before are misses.
+    ///
+    /// # Errors
+    /// One that leaves the outcome open, unless nothing was done.
+    pub(crate) async fn end(&self, bump: &Bump) -> Result<()> {
+        if let Some(tag) = bump.value_tag {
+            self.clear_value_tag(tag).await?;
+        }
+        let Some(generation) = &bump.generation else { return Ok(()) };
+        let ended = self.client.run(&GENERATION.on(&[generation]).arg("bump")).await.map(drop);
+        if bump.value_tag.is_some() { ended.map_err(midway) } else { ended }
     }
 
     pub(crate) async fn run_guarded(&self, calls: &[ScriptInvocation]) -> Vec<Result<Value>> {
@@ -290,7 +342,7 @@ impl RemoteTier {
             .arg(millis(fill.ttl))
             .arg(millis(fill.max_stale))
             .arg(cost_and_shape(fill.cost, self.shape))
-            .arg(&fill.stamp.to_be_bytes()[..])
+            .arg(&fill.stamp.generations.to_be_bytes()[..])
             .arg(&fill.bytes)
             .arg(self.names.wake(keys[0]))
     }
@@ -304,7 +356,7 @@ impl RemoteTier {
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
             let sent = self.client.network_clock().now();
-            match self.guarded(key, self.client.run(&call)).await {
+            match self.guarded(key, || self.client.run(&call)).await {
                 Ok(reply) => return self.stored(reply).await,
                 Err(error)
                     if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
@@ -366,7 +418,7 @@ impl RemoteTier {
     /// Keeps an entry fresh for longer.
     pub(crate) async fn slide(&self, key: &[u8], version: u64, ttl: Duration) -> Result<()> {
         let call = SLIDE.on(&[key]).arg(&version.to_be_bytes()[..]).arg(millis(ttl));
-        self.guarded(key, self.client.run(&call)).await.map(drop)
+        self.guarded(key, || self.client.run(&call)).await.map(drop)
     }
 
     /// Stores what a versioned source says.
@@ -384,12 +436,13 @@ impl RemoteTier {
             .arg(millis(fill.ttl))
             .arg(millis(fill.max_stale))
             .arg(cost_and_shape(Duration::ZERO, self.shape))
-            .arg(&fill.stamp.to_be_bytes()[..])
+            .arg(&fill.stamp.generations.to_be_bytes()[..])
             .arg(&fill.bytes)
             .arg(self.names.wake(key))
             .arg(self.names.channel())
-            .arg(message);
-        let mut reply = self.guarded(key, self.client.eval::<Vec<Value>>(&call)).await?;
+            .arg(message)
+            .arg(if self.tag_clears.is_some() { SEAL_BYTES } else { 0 });
+        let mut reply = self.guarded(key, || self.client.eval::<Vec<Value>>(&call)).await?;
         if reply.len() == 3 {
             self.retire(reply.pop()).await;
         }

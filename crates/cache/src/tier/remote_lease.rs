@@ -12,6 +12,7 @@ use seawall_resilience::clock::millis;
 use super::{
     remote::{Lease, RemoteTier, Stored},
     remote_replies::{parse_lease, parse_stored},
+    remote_tags::Stamp,
 };
 
 static LEASE: Script = Script::with_time(include_str!("script/lease.lua"));
@@ -20,6 +21,15 @@ static RENEW: Script = Script::with_time(include_str!("script/renew.lua"));
 
 /// Leases that one script extends at most.
 const BATCH: usize = 64;
+
+/// A lease that is asked for together with others.
+pub(crate) struct Wanted {
+    pub(crate) entry: Vec<u8>,
+    pub(crate) token: u64,
+    pub(crate) stamp: Stamp,
+    /// The version of an entry that is to be replaced although it looks good.
+    pub(crate) replaces: Option<u64>,
+}
 
 /// The entry and token of a lease.
 pub(crate) type LeaseId = (Box<[u8]>, u64);
@@ -30,7 +40,7 @@ impl RemoteTier {
         key: &[u8],
         token: u64,
         former: &[u64],
-        stamp: u64,
+        stamp: Stamp,
         replaces: Option<u64>,
     ) -> ScriptInvocation {
         let former: Vec<u8> = former.iter().flat_map(|token| token.to_be_bytes()).collect();
@@ -40,7 +50,7 @@ impl RemoteTier {
             .arg(&token.to_be_bytes()[..])
             .arg(millis(self.lease_ttl))
             .arg(&self.shape.to_be_bytes()[..])
-            .arg(&stamp.to_be_bytes()[..])
+            .arg(&stamp.generations.to_be_bytes()[..])
             .arg(replaces)
             .arg(former)
     }
@@ -52,18 +62,20 @@ impl RemoteTier {
         key: &[u8],
         token: u64,
         former: &[u64],
-        stamp: u64,
+        stamp: Stamp,
         replaces: Option<u64>,
     ) -> Result<Lease> {
         let call = self.lease_call(key, token, former, stamp, replaces);
-        parse_lease(self.guarded(key, self.client.run(&call)).await?)
+        parse_lease(self.guarded(key, || self.client.run(&call)).await?)
     }
 
-    /// Asks for several leases, each with its token and stamp.
-    pub(crate) async fn lease_many(&self, wanted: &[(Vec<u8>, u64, u64)]) -> Vec<Result<Lease>> {
+    /// Asks for several leases.
+    pub(crate) async fn lease_many(&self, wanted: &[Wanted]) -> Vec<Result<Lease>> {
         let calls: Vec<ScriptInvocation> = wanted
             .iter()
-            .map(|(key, token, stamp)| self.lease_call(key, *token, &[], *stamp, None))
+            .map(|Wanted { entry, token, stamp, replaces }| {
+                self.lease_call(entry, *token, &[], *stamp, *replaces)
+            })
             .collect();
         let replies = self.run_guarded(&calls).await;
         replies.into_iter().map(|reply| parse_lease(reply?)).collect()
@@ -72,7 +84,8 @@ impl RemoteTier {
     /// Gives a lease back.
     pub(crate) async fn release(&self, key: &[u8], token: u64) -> Result<()> {
         let call = RELEASE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(self.names.wake(key));
-        self.guarded(key, self.client.run(&call.arg("").arg(""))).await.map(drop)
+        let call = call.arg("").arg("");
+        self.guarded(key, || self.client.run(&call)).await.map(drop)
     }
 
     /// Gives a lease back and makes the entry of this version fresh for this long. Returns `None` if
@@ -90,7 +103,7 @@ impl RemoteTier {
             .arg(self.names.wake(key))
             .arg(millis(ttl))
             .arg(&version.to_be_bytes()[..]);
-        match self.guarded(key, self.client.run(&call)).await? {
+        match self.guarded(key, || self.client.run(&call)).await? {
             reply @ Value::Array(_) => Ok(parse_stored(reply)?.0),
             _ => Ok(None),
         }

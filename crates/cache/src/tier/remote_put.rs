@@ -6,7 +6,10 @@ use redis::Value;
 use seawall_client::{client::Script, error::Result};
 use seawall_resilience::clock::millis;
 
-use super::remote::{Fill, RemoteTier};
+use super::{
+    remote::{Fill, RemoteTier},
+    remote_tags::Stamp,
+};
 use crate::store::keys::EntryKey;
 
 /// How long the write of a value in parts may take. Its lease is not renewed.
@@ -49,14 +52,14 @@ impl RemoteTier {
             lives = lives.max(PARTED_LEASE);
         }
         let call = RESERVE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(millis(lives));
-        let (version, at_micros) = self.guarded(key, self.client.eval(&call)).await?;
+        let (version, at_micros) = self.guarded(key, || self.client.eval(&call)).await?;
         Ok(Reserved { version, at_micros })
     }
 
     /// Returns the stamp under which an entry counts now.
-    pub(crate) async fn stamp_for(&self, entry_key: &EntryKey) -> Result<u64> {
+    pub(crate) async fn stamp_for(&self, entry_key: &EntryKey) -> Result<Stamp> {
         if entry_key.generations.is_empty() {
-            return Ok(0);
+            return Ok(Stamp { generations: 0, clears: self.read_last_clear().await? });
         }
         let (_, stamp) = self.get(entry_key.entry(), &entry_key.generations).await?;
         Ok(stamp)
@@ -73,7 +76,7 @@ impl RemoteTier {
     ) -> Result<Put> {
         let call = self.fill_call(&self.written_keys(key), token, fill);
         let call = call.arg(self.names.channel()).arg(message);
-        let mut reply: Vec<Value> = self.guarded(key, self.client.eval(&call)).await?;
+        let mut reply: Vec<Value> = self.guarded(key, || self.client.eval(&call)).await?;
         if reply.len() == 4 {
             self.retire(reply.pop()).await;
         }

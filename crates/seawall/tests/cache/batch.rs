@@ -18,6 +18,7 @@ on_every_backend! {
     a_batch_is_one_load_of_what_is_missing
     two_batches_at_once_load_each_key_once
     a_failed_batch_fails_only_what_it_loaded
+    a_repeated_key_is_loaded_once
 }
 
 async fn a_batch_is_one_load_of_what_is_missing(setup: Setup) {
@@ -110,4 +111,30 @@ async fn a_failed_batch_fails_only_what_it_loaded(setup: Setup) {
     );
     // No lease was left lying.
     assert!(cache.get_many(&[3, 4], good).await.into_iter().all(|read| read.is_ok()));
+}
+
+async fn a_repeated_key_is_loaded_once(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall.cache("twice").build().expect("defaults");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    for fails in [true, false] {
+        let calls = Arc::clone(&asked);
+        let load = move |keys: Vec<u64>| {
+            calls.lock().expect("no panic").push(keys.clone());
+            async move {
+                let found: HashMap<u64, u64> =
+                    keys.into_iter().map(|key| (key, key * 10)).collect();
+                if fails { Err(io::Error::other("down")) } else { Ok(found) }
+            }
+        };
+        let keys = [1, 2, 1, 3, 2, 1];
+        let reads = cache.get_many(&keys, load).await;
+        for (key, read) in keys.iter().zip(reads) {
+            match read {
+                Ok(read) => assert_eq!(read.value.as_deref(), Some(&(key * 10))),
+                Err(error) => assert!(fails && matches!(error, CacheError::Load(_)), "{error}"),
+            }
+        }
+        assert_eq!(asked.lock().expect("no panic").drain(..).collect::<Vec<_>>(), [[1, 2, 3]]);
+    }
 }

@@ -20,4 +20,5 @@ mod second;
 mod setup;
 mod shapes;
 mod shared_memory;
+mod value_tags;
 mod writing;

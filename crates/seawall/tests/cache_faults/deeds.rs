@@ -25,8 +25,8 @@ use seawall::{
 
 use crate::{
     chance::Chance,
-    draw::{Draw, tag_of},
-    ledger::{Begun, Class, KEYS, Ledger, Row, class_of},
+    draw::{Draw, tag_of, value_tag},
+    ledger::{Begun, ByTag, Class, KEYS, Ledger, ROW_TAGS, Row, class_of},
 };
 
 const FAILS: &str = "the source says no";
@@ -90,7 +90,7 @@ impl Party {
             // Half of everything meets at a third of the keys.
             let among = KEYS / (1 + 2 * chance.below(2));
             let key = chance.below(among);
-            match chance.below(20) {
+            match chance.below(21) {
                 0..=8 => self.read(key, &mut chance).await,
                 9 => self.peek(key, &mut chance).await,
                 10 => self.read_many(key, &mut chance).await,
@@ -99,6 +99,7 @@ impl Party {
                 }
                 12 => self.invalidate_many(key, &mut chance).await,
                 13 => self.clear(&mut chance).await,
+                14 => self.clear_rows(&mut chance).await,
                 _ => self.change(key, &mut chance).await,
             }
             tokio::time::sleep(Duration::from_millis(chance.below(PAUSE))).await;
@@ -133,25 +134,37 @@ impl Party {
         }
         let kept = self.draw.on_invalidate == OnInvalidate::KeepForStale;
         match freshness {
-            Freshness::Strong => begun.floor.max(begun.own),
             Freshness::After(_) => after,
             Freshness::StaleOk if kept => 0,
-            _ if !self.draw.local() => begun.floor.max(begun.own),
+            _ if self.asks_redis(freshness) => begun.floor.max(begun.own),
             // What this process did itself is not in its first level either.
             _ => begun.own,
         }
+    }
+
+    /// What rows must be at least, by their tags.
+    fn due_by_tag(&self, begun: &Begun, freshness: Freshness) -> ByTag {
+        if self.asks_redis(freshness) {
+            return std::array::from_fn(|tag| begun.tag_floor[tag].max(begun.tag_own[tag]));
+        }
+        begun.tag_own
+    }
+
+    fn asks_redis(&self, freshness: Freshness) -> bool {
+        matches!(freshness, Freshness::Strong | Freshness::After(_)) || !self.draw.local()
     }
 
     fn check(&self, key: u64, begun: &Begun, freshness: Freshness, after: u64, read: &Read<Row>) {
         self.counts.reads.fetch_add(1, Ordering::Relaxed);
         let strict = begun.strict && self.ledger.is_strict() && !self.ledger.lags(key);
         let due = if strict { self.due(begun, freshness, after, read.source) } else { 0 };
+        let by_tag = if strict { self.due_by_tag(begun, freshness) } else { ByTag::default() };
         let got = read.value.as_deref();
         let saw = got.map(|row| row.version);
         let text =
             format!("reads {freshness:?}: {saw:?} of {:?} ({})", read.source, read.version.0);
         self.tell(key, &text);
-        if let Err(why) = self.ledger.suits(key, got, due) {
+        if let Err(why) = self.ledger.suits(key, got, due, by_tag) {
             self.ledger.violation(key, &format!("p{} {text}: {why}", self.number));
         }
     }
@@ -403,6 +416,33 @@ impl Party {
         }
     }
 
+    /// Clears a tag that rows carry.
+    async fn clear_rows(&self, chance: &mut Chance) {
+        if self.ledger.lags(0) || !self.draw.value_tags {
+            return;
+        }
+        let tag = usize::try_from(chance.below(ROW_TAGS as u64)).expect("a tag");
+        let keys: Vec<u64> = (0..KEYS).filter(|key| class_of(*key) == Class::Free).collect();
+        let versions: Vec<u64> = keys.iter().map(|key| self.ledger.commit(*key)).collect();
+        let name = value_tag(tag);
+        let done = leave_after(self.polls(chance), self.cache.clear_tag(&name)).await;
+        for (key, version) in keys.into_iter().zip(versions) {
+            self.tell(key, &format!("clears {name} before {version}: {done:?}"));
+            match &done {
+                Some(Ok(())) => self.ledger.cleared(Some(self.number), key, tag, version),
+                // Not known to be done: it will be.
+                None => self.ledger.cleared(None, key, tag, version),
+                Some(Err(error)) if error.is_indeterminate() => {
+                    self.ledger.cleared(None, key, tag, version);
+                }
+                Some(Err(error)) if self.draw.calm => {
+                    self.ledger.violation(key, &format!("a clearing fails: {error}"));
+                }
+                Some(Err(_)) => {}
+            }
+        }
+    }
+
     async fn put(&self, key: u64, polls: Option<u64>) {
         let era = self.ledger.begin(self.number, key).era;
         let version = self.ledger.commit(key);
@@ -471,7 +511,8 @@ impl Party {
         let begun = self.ledger.begin(self.number, key);
         match self.cache.get_or_load(&key, load).await {
             Ok(read) => {
-                self.ledger.suits(key, read.value.as_deref(), begun.promised).map_err(|why| {
+                let (got, due) = (read.value.as_deref(), begun.promised);
+                self.ledger.suits(key, got, due, begun.tag_promised).map_err(|why| {
                     let Version(version) = read.version;
                     format!("p{} reads {:?} ({version}): {why}", self.number, read.source)
                 })

@@ -50,6 +50,7 @@ pub(crate) struct Draw {
     pub(crate) local_ttl: Duration,
     pub(crate) outage_ttl: Duration,
     pub(crate) tags: bool,
+    pub(crate) value_tags: bool,
     pub(crate) clearable: bool,
     pub(crate) pipeline: Guarded,
     pub(crate) log: bool,
@@ -120,6 +121,7 @@ impl Draw {
             local_ttl: some_millis(c, &[20, 1_000, 30_000]),
             outage_ttl: some_millis(c, &[0, 50, 1_000]),
             tags: rarely(c, 3),
+            value_tags: rarely(c, 3),
             clearable: rarely(c, 3),
             pipeline: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
             log: rarely(c, 3),
@@ -188,6 +190,9 @@ impl Draw {
         builder = if self.sliding { builder.sliding() } else { builder };
         builder = if self.clearable { builder.clearable() } else { builder };
         builder = if self.tags { builder.tags(|key| vec![tag_of(*key)]) } else { builder };
+        if self.value_tags {
+            builder = builder.value_tags(|row: &Row| vec![value_tag(row.tag())]);
+        }
         if let Some(factor) = self.early_refresh {
             builder = builder.early_refresh(factor);
         }
@@ -245,6 +250,11 @@ impl Draw {
 /// The tag of a key, where there are tags.
 pub(crate) fn tag_of(key: u64) -> String {
     format!("t{}", key % 3)
+}
+
+/// A tag that rows carry, where values have tags.
+pub(crate) fn value_tag(tag: usize) -> String {
+    format!("v{tag}")
 }
 
 fn filter(ledger: Arc<Ledger>) -> KeyFilter<u64> {

@@ -19,9 +19,22 @@ const KEYS: u64 = 20;
 const OLD: u64 = 1;
 const NEW: u64 = 2;
 
-fn build(seawall: &Seawall) -> Cache<u64, u64> {
+/// What is cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Everything,
+    TagsOfKeys,
+    TagsOfValues,
+}
+
+fn build(seawall: &Seawall, what: What) -> Cache<u64, u64> {
     let builder = seawall.cache("era").ttl(Duration::from_secs(600)).local_max_bytes(0);
-    builder.clearable().tags(|key| vec![format!("t{}", key % 2)]).build().expect("options agree")
+    let builder = match what {
+        What::Everything => builder.clearable(),
+        What::TagsOfKeys => builder.tags(|key| vec![format!("t{}", key % 2)]),
+        What::TagsOfValues => builder.value_tags(|value| vec![format!("t{}", value % 2)]),
+    };
+    builder.build().expect("options agree")
 }
 
 async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> Option<u64> {
@@ -30,8 +43,8 @@ async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> Option<u64> {
     read.value.as_deref().copied()
 }
 
-async fn clear(cache: &Cache<u64, u64>, all: bool) {
-    if all {
+async fn clear(cache: &Cache<u64, u64>, what: What) {
+    if what == What::Everything {
         cache.clear().await.expect("acknowledged");
     } else {
         for tag in ["t0", "t1"] {
@@ -49,9 +62,9 @@ async fn nothing_old_is_left(caches: &[&Cache<u64, u64>]) {
     }
 }
 
-async fn restarts_older(mut server: ServerProcess, all: bool, save: &str) {
+async fn restarts_older(mut server: ServerProcess, what: What, save: &str) {
     let seawall = Seawall::connect(&server.url()).await.expect("it answers");
-    let cache = build(&seawall);
+    let cache = build(&seawall, what);
     for key in 0..KEYS {
         assert_eq!(read(&cache, key, OLD).await, Some(OLD));
     }
@@ -62,7 +75,7 @@ async fn restarts_older(mut server: ServerProcess, all: bool, save: &str) {
     } else {
         copy_folder(&server.dir().join("appendonlydir"), kept.path());
     }
-    clear(&cache, all).await;
+    clear(&cache, what).await;
     if save != "SAVE" {
         server.kill().expect("it runs");
         copy_folder(kept.path(), &server.dir().join("appendonlydir"));
@@ -81,18 +94,23 @@ fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clear_that_the_server_forgot_is_done_again() {
-    restarts_older(ServerProcess::redis().expect("it starts"), true, "SAVE").await;
+    restarts_older(ServerProcess::redis().expect("it starts"), What::Everything, "SAVE").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cleared_tag_that_the_server_forgot_is_cleared_again() {
-    restarts_older(ServerProcess::redis().expect("it starts"), false, "SAVE").await;
+    restarts_older(ServerProcess::redis().expect("it starts"), What::TagsOfKeys, "SAVE").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cleared_tag_of_values_that_the_server_forgot_is_cleared_again() {
+    restarts_older(ServerProcess::redis().expect("it starts"), What::TagsOfValues, "SAVE").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clear_that_an_older_log_lacks_is_done_again() {
     let builder = ServerBuilder::redis().args(["--appendonly", "yes", "--appendfsync", "always"]);
-    restarts_older(builder.start().expect("it starts"), true, "log").await;
+    restarts_older(builder.start().expect("it starts"), What::Everything, "log").await;
 }
 
 /// Whether this server has all entries.
@@ -104,11 +122,11 @@ fn has_all(node: &Node) -> bool {
 
 /// The replicas are cut off, the cache is cleared, which the primary acknowledges, and it is gone: a
 /// replica takes over that never heard of it.
-async fn fails_over(all: bool) {
+async fn fails_over(what: What) {
     let set = SentinelSet::start().expect("a Sentinel set starts");
     let connect = async || Seawall::connect(&set.url()).await.expect("it answers");
     let (writer, reader) = (connect().await, connect().await);
-    let (writes, reads) = (build(&writer), build(&reader));
+    let (writes, reads) = (build(&writer, what), build(&reader, what));
     for key in 0..KEYS {
         assert_eq!(read(&writes, key, OLD).await, Some(OLD));
     }
@@ -125,7 +143,7 @@ async fn fails_over(all: bool) {
         }
         set.primary().expect("the sentinels answer")
     });
-    clear(&writes, all).await;
+    clear(&writes, what).await;
     tokio::task::block_in_place(|| {
         lost.pause().expect("it runs");
         set.await_failover(lost).expect("another takes over");
@@ -137,10 +155,15 @@ async fn fails_over(all: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fail_over_that_loses_a_clear_serves_nothing_old_for_long() {
-    fails_over(true).await;
+    fails_over(What::Everything).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fail_over_that_loses_a_cleared_tag_serves_nothing_old_for_long() {
-    fails_over(false).await;
+    fails_over(What::TagsOfKeys).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fail_over_that_loses_a_cleared_tag_of_values_serves_nothing_old_for_long() {
+    fails_over(What::TagsOfValues).await;
 }

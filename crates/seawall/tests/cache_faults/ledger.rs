@@ -61,6 +61,19 @@ pub(crate) struct Row {
     padding: String,
 }
 
+/// Tags that rows carry.
+pub(crate) const ROW_TAGS: usize = 2;
+
+impl Row {
+    /// The tag that this row carries: another one with each version.
+    pub(crate) fn tag(&self) -> usize {
+        ((self.key + self.version) % ROW_TAGS as u64) as usize
+    }
+}
+
+/// Versions that are due, by the tags of rows: older rows with that tag are not.
+pub(crate) type ByTag = [u64; ROW_TAGS];
+
 fn mix(key: u64, version: u64) -> u64 {
     crate::chance::Chance::new(key << 32 ^ version).below(u64::MAX)
 }
@@ -84,6 +97,10 @@ struct Line {
     own: [u64; PARTIES],
     /// What is seen at the end: applied, or queued.
     promised: u64,
+    /// The same of clears of the tags that rows carry.
+    tag_floor: ByTag,
+    tag_own: [ByTag; PARTIES],
+    tag_promised: ByTag,
     tokens: VecDeque<(Version, u64)>,
     events: VecDeque<String>,
     loading: [u64; PARTIES],
@@ -98,6 +115,9 @@ pub(crate) struct Begun {
     pub(crate) own: u64,
     pub(crate) announced: u64,
     pub(crate) promised: u64,
+    pub(crate) tag_floor: ByTag,
+    pub(crate) tag_own: ByTag,
+    pub(crate) tag_promised: ByTag,
     pub(crate) strict: bool,
     pub(crate) era: u64,
 }
@@ -223,7 +243,9 @@ impl Ledger {
             }
             let (floor, own) = (line.floor, line.own[party]);
             let (announced, promised) = (line.announced, line.promised);
-            Begun { floor, own, announced, promised, strict, era }
+            let (tag_floor, tag_own) = (line.tag_floor, line.tag_own[party]);
+            let tag_promised = line.tag_promised;
+            Begun { floor, own, announced, promised, tag_floor, tag_own, tag_promised, strict, era }
         })
     }
 
@@ -249,6 +271,19 @@ impl Ledger {
                     line.tokens.pop_front();
                 }
                 line.tokens.push_back((token, version));
+            }
+        });
+    }
+
+    /// The cache said that nobody sees older rows with this tag from now on; without a process, that
+    /// nobody will.
+    pub(crate) fn cleared(&self, party: Option<usize>, key: u64, tag: usize, version: u64) {
+        self.with(key, |line| {
+            let raise = |due: &mut ByTag| due[tag] = due[tag].max(version);
+            raise(&mut line.tag_promised);
+            if let Some(party) = party {
+                raise(&mut line.tag_floor);
+                raise(&mut line.tag_own[party]);
             }
         });
     }
@@ -294,8 +329,15 @@ impl Ledger {
         self.strict.load(Ordering::SeqCst)
     }
 
-    /// Whether this is a row of this key that is at least as new as `due`.
-    pub(crate) fn suits(&self, key: u64, got: Option<&Row>, due: u64) -> Result<(), String> {
+    /// Whether this is a row of this key that is at least as new as `due`, and as what is due for its
+    /// tag.
+    pub(crate) fn suits(
+        &self,
+        key: u64,
+        got: Option<&Row>,
+        due: u64,
+        by_tag: ByTag,
+    ) -> Result<(), String> {
         let current = self.with(key, |line| line.version);
         let Some(row) = got else {
             if (due..=current).any(|version| !has_row(key, version)) {
@@ -311,6 +353,10 @@ impl Ledger {
         }
         if row.version < due {
             return Err(format!("version {} where {due} was due", row.version));
+        }
+        let due = by_tag[row.tag()];
+        if row.version < due {
+            return Err(format!("version {} with a tag that was cleared at {due}", row.version));
         }
         Ok(())
     }

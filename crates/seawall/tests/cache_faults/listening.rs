@@ -108,6 +108,38 @@ async fn a_lost_message_is_noticed() {
     tells.shutdown().await;
 }
 
+/// The first message of a new cache is no gap: it ends the copy that it names, and no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_message_is_not_missed() {
+    let server = ServerProcess::redis().expect("redis-server starts");
+    let proxy = FaultProxy::start(server.port()).expect("a free port");
+    let hears = Seawall::connect(&proxy.url()).await.expect("connected");
+    let tells = Seawall::connect(&server.url()).await.expect("connected");
+    let (hearer, teller) = (build(&hears), build(&tells));
+    let asks = |command: &[Vec<u8>]| command[1].ends_with(b"cache-messages:place");
+    for what in ["new", "flushed"] {
+        let looks = proxy.watch(On::command("GET").when(asks));
+        eventually("it looked where it stands", async || {
+            // Nobody looks for a cache that is not used.
+            let _ = read(&hearer, 2, 1).await;
+            looks.count() >= 3
+        })
+        .await;
+        copy(&hearer, 1).await;
+        copy(&hearer, 2).await;
+        tell(&teller, &hearer, 1).await;
+        assert!(is_copied(&hearer, 2).await, "{what}: the first message counts as a gap");
+        server.connect().expect("connected").call(&["FLUSHALL"]).expect("answered");
+        eventually("the loss is noticed", async || {
+            let _ = read(&hearer, 3, 1).await;
+            !is_copied(&hearer, 2).await
+        })
+        .await;
+    }
+    hears.shutdown().await;
+    tells.shutdown().await;
+}
+
 /// Whoever hears of an invalidation drops its copy and reads again: by then the entry is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_told_before_the_entry_is_gone() {

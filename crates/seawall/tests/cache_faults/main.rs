@@ -35,4 +35,5 @@ mod rested;
 mod shakes;
 mod slow_disk;
 mod stampede;
+mod value_tags;
 mod worker;

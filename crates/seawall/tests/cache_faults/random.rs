@@ -49,7 +49,8 @@ const MAX_DRAWS: u32 = 200;
 /// Callers of each process in a flood.
 const FLOOD: usize = 40;
 /// Keys that nothing but an invalidation ends.
-const LASTING: [&str; 3] = ["cache-messages:", "cache-generation:", "cache-tag:"];
+const LASTING: [&str; 5] =
+    ["cache-messages:", "cache-generation:", "cache-tag:", "cache-clears:", "cache-cleared:"];
 const SEED_VARIABLE: &str = "SEAWALL_ORACLE_SEED";
 const SECONDS_VARIABLE: &str = "SEAWALL_SOAK_SECONDS";
 

@@ -15,6 +15,7 @@ fn entry(version: u64) -> Entry<u64> {
         bytes: 8,
         invalidated: false,
         tags: Some(Arc::new([version % 2])),
+        clears: 0,
     }
 }
 

@@ -1,6 +1,7 @@
--- Starts a new generation of a namespace or a tag: all entries of older ones are misses.
+-- Starts a new generation of a namespace or a tag: all entries of older ones are misses. Also begins
+-- the counter of a namespace's messages.
 --
--- KEYS[1]  generation
+-- KEYS[1]  generation, or counter
 -- ARGV[1]  'bump', or 'begin' to start one only where there is none
 --
 -- Returns  the generation.

@@ -12,6 +12,7 @@
 -- ARGV[8]  channel on which those are woken who wait for this entry
 -- ARGV[9]  channel of the namespace
 -- ARGV[10] body of the message
+-- ARGV[11] length of what is behind the value and does not belong to it: see value_tags.rs
 --
 -- Returns  {'stored', version}   it is there now, and whatever was being loaded is refused; a third
 --                                item is the manifest of the parts that were replaced
@@ -43,7 +44,7 @@ if ours then
     return {'older'}
   end
   if new_high == old_high and new_low == old_low then
-    local last = -1
+    local last = -1 - ARGV[11]
     if string.byte(entry, 4) % 128 >= 64 and string.byte(ARGV[2], 2) % 128 >= 64 then
       last = 36 -- Manifests: all but the id, which is never the same.
     end
