@@ -21,6 +21,7 @@ on_every_backend! {
     a_worker_that_stops_finishes_what_it_has_in_hand
     what_takes_too_long_stays_pending_and_goes_on_under_the_same_name
     an_abandoned_worker_waits_for_nothing
+    a_worker_ends_while_entries_wait_for_its_handlers
 }
 
 async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
@@ -104,5 +105,26 @@ async fn an_abandoned_worker_waits_for_nothing(setup: Setup) {
     assert_eq!(told.recv().await, Some(1));
     assert_eq!(worker.abandon().await, Drained::Pending(1));
     assert_eq!(stream.status("g").await.expect("answered").pending, 1);
+    seawall.shutdown().await;
+}
+
+/// Every handler is busy, and more was read: none of them can complete any more when the worker ends.
+async fn a_worker_ends_while_entries_wait_for_its_handlers(setup: Setup) {
+    let seawall = setup.connect().await;
+    for round in 0..6 {
+        let stream = seawall.stream::<u64>(&format!("crowd {round}")).expect("a name");
+        let appended = stream.append_all(&[1, 2, 3]).await.expect("valid");
+        assert!(appended.iter().all(Result::is_ok));
+        let (begun, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let worker = stream.worker("g").concurrency(1).batch_size(2);
+        let worker = worker.drain_timeout(Duration::ZERO).spawn(move |delivery: Delivery<u64>| {
+            begun.send(delivery.into_payload()).expect("the test listens");
+            std::future::pending::<Outcome>()
+        });
+        let worker = worker.expect("valid");
+        told.recv().await.expect("one begins");
+        let left = if round % 2 == 0 { worker.shutdown().await } else { worker.abandon().await };
+        assert!(matches!(left, Drained::Pending(1..)), "{left:?}");
+    }
     seawall.shutdown().await;
 }
