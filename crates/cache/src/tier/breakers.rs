@@ -20,7 +20,7 @@ use std::{
 };
 
 use seawall_client::error::{Error, Result};
-use seawall_resilience::{Breaker, BreakerState, Open, Outcome};
+use seawall_resilience::{Breaker, BreakerState, Open, Outcome, clock::Clock};
 
 use crate::{store::keys::Names, tier::remote::RemoteTier};
 
@@ -94,12 +94,14 @@ pub(crate) struct Breakers {
     name: String,
     first: Breaker,
     others: RwLock<HashMap<u64, Breaker>>,
+    clock: Clock,
 }
 
 impl Breakers {
-    pub(crate) fn new(names: &Names) -> Self {
+    pub(crate) fn new(names: &Names, clock: &Clock) -> Self {
         let name = format!("cache {} redis", names.name());
-        Breakers { first: Breaker::new(name.as_str()), name, others: RwLock::default() }
+        let first = breaker(&name, clock);
+        Breakers { first, name, others: RwLock::default(), clock: clock.clone() }
     }
 
     /// Node 0 is the only one of a single server.
@@ -112,7 +114,35 @@ impl Breakers {
             return Cow::Owned(breaker.clone());
         }
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        let breaker = others.entry(node).or_insert_with(|| Breaker::new(self.name.as_str()));
+        let breaker = others.entry(node).or_insert_with(|| breaker(&self.name, &self.clock));
         Cow::Owned(breaker.clone())
+    }
+}
+
+fn breaker(name: &str, clock: &Clock) -> Breaker {
+    let builder = Breaker::builder(name).clock(clock.clone());
+    // The name is never empty, and all other settings are the defaults.
+    builder.build().unwrap_or_else(|_| Breaker::new(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn breakers_follow_the_clock_that_they_are_given() {
+        let (clock, time) = Clock::manual();
+        for node in [0, 1] {
+            let breakers = Breakers::new(&Names::new("", "shop"), &clock);
+            for _ in 0..3 {
+                breakers.of(node).enter().expect("closed").record(Outcome::Failed);
+            }
+            assert!(breakers.of(node).enter().is_err(), "three failures open it");
+            time.advance(Duration::from_secs(2));
+            breakers.of(node).enter().expect("a probe").record(Outcome::Ok);
+            assert_eq!(breakers.of(node).state(), BreakerState::Closed);
+        }
     }
 }

@@ -126,7 +126,7 @@ impl RemoteTier {
         shape: u32,
         lease_ttl: Duration,
     ) -> Self {
-        let breakers = Breakers::new(&names);
+        let breakers = Breakers::new(&names, client.network_clock());
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
         RemoteTier {
