@@ -29,7 +29,7 @@ use std::{
 };
 
 use seawall_resilience::clock::{Clock, Moment};
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use crate::{CacheError, store::entry::Entry};
 
@@ -96,7 +96,8 @@ struct Runway<V> {
 
 /// One load.
 pub(crate) struct Flight<V> {
-    landing: watch::Sender<Option<Landing<V>>>,
+    /// Wakes those who wait in the order in which they came.
+    landing: SetOnce<Landing<V>>,
     /// Whether another process holds the lease.
     elsewhere: AtomicBool,
     /// The number of the load's start; 0 before it. Written under the lock of the flights.
@@ -108,7 +109,7 @@ pub(crate) struct Flight<V> {
 impl<V> Flight<V> {
     fn new() -> Arc<Self> {
         Arc::new(Flight {
-            landing: watch::Sender::new(None),
+            landing: SetOnce::new(),
             elsewhere: AtomicBool::new(false),
             started: AtomicU64::new(0),
             strict: AtomicBool::new(false),
@@ -304,11 +305,7 @@ async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<SingleFlight<V>>
 impl<V> Flight<V> {
     /// Waits for the end.
     pub(crate) async fn landed(&self) -> Landing<V> {
-        let mut landing = self.landing.subscribe();
-        let landed = landing.wait_for(Option::is_some).await;
-        // The sender is in `self`, and `wait_for` saw a landing.
-        let landing = landed.ok().and_then(|landing| landing.clone());
-        landing.unwrap_or_else(|| Landing::new(0, false, Err(Fault::Changed)))
+        self.landing.wait().await.clone()
     }
 
     /// Returns whether another process holds the lease.
@@ -394,13 +391,8 @@ impl<V> Leader<V> {
             }
         }
         drop(flights);
-        self.flight.landing.send_if_modified(|landed| {
-            let first = landed.is_none();
-            if first {
-                *landed = Some(landing);
-            }
-            first
-        });
+        // A leader that has landed is dropped after that: the first one counts.
+        let _ = self.flight.landing.set(landing);
     }
 }
 

@@ -15,14 +15,14 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use seawall_client::error::{Error, Result};
 use seawall_resilience::clock::{Clock, Moment};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::{
     recovery::backlog::{Batch, Bump, Queue, Waiting},
@@ -50,7 +50,9 @@ pub(crate) struct RecoveryQueue {
     /// There is something to write into the log.
     pub(crate) unwritten: Notify,
     /// Additions up to this number are in the log, or could not be written.
-    written: watch::Sender<u64>,
+    written: AtomicU64,
+    /// Wakes those who wait for that, in the order in which they came.
+    wrote: Notify,
 }
 
 struct State {
@@ -109,7 +111,8 @@ impl RecoveryQueue {
             network_clock: network_clock.clone(),
             added: Notify::new(),
             unwritten: Notify::new(),
-            written: watch::Sender::new(0),
+            written: AtomicU64::new(0),
+            wrote: Notify::new(),
         })
     }
 
@@ -157,8 +160,7 @@ impl RecoveryQueue {
                 }
             };
             if self.log.is_some() {
-                let mut written = self.written.subscribe();
-                let written = written.wait_for(|written| *written >= number);
+                let written = self.written_up_to(number);
                 if self.network_clock.timeout(LOG_PATIENCE, written).await.is_none() {
                     let cache = &self.cache;
                     tracing::error!(
@@ -168,6 +170,18 @@ impl RecoveryQueue {
                 }
             }
             Ok(())
+        }
+    }
+
+    /// Waits until additions up to this number are in the log, or could not be written.
+    async fn written_up_to(&self, number: u64) {
+        loop {
+            // Notices what is written after it was made, also before it is polled.
+            let wrote = self.wrote.notified();
+            if self.written.load(Ordering::Acquire) >= number {
+                return;
+            }
+            wrote.await;
         }
     }
 
@@ -317,7 +331,8 @@ impl RecoveryQueue {
     /// Ends the queue because its tasks are gone, with the runtime that they ran on.
     pub(crate) fn abandon(&self) {
         self.end(true);
-        self.written.send_replace(u64::MAX);
+        self.written.store(u64::MAX, Ordering::Release);
+        self.wrote.notify_waiters();
     }
 
     /// Returns what the log does not have yet and still needs, with the number that covers it; `None`
@@ -343,7 +358,8 @@ impl RecoveryQueue {
             state.unwritten.extend(failed);
         }
         drop(state);
-        self.written.send_modify(|written| *written = number.max(*written));
+        self.written.fetch_max(number, Ordering::AcqRel);
+        self.wrote.notify_waiters();
     }
 
     /// Returns whether the log has something that only reading it takes away.
