@@ -282,7 +282,7 @@ impl<K, V, C> CacheBuilder<K, V, C> {
     /// [`tags`](CacheBuilder::tags) for those that the key tells.
     ///
     /// Every process computes the tags of what it reads by its own function: give all of them the same.
-    /// A value for which it panics is not cached. Default: no tags.
+    /// A value for which it panics is never served from the cache. Default: no tags.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -83,8 +83,9 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Ok(self.inner.keys.entry_key(key)?.entry().to_vec())
     }
 
-    /// Drops everything with this tag, in one step: the entries whose keys have it, and those whose
-    /// values carry it. A load that is under way is not returned to readers that begin after this.
+    /// Drops everything with this tag, however many entries there are: those whose keys have it and
+    /// those whose values carry it. With both kinds of tags these are two scripts, one after the other;
+    /// `Ok` means that both were carried out. A load that is under way is not returned to readers that begin after this.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the cache has no tags; else as

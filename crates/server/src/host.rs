@@ -4,6 +4,9 @@
 //! none: commands run on the thread that writes them to a [`LocalStream`], and the caller calls
 //! [`Host::tick`] at the moments that [`Host::due_ms`] names. On one thread, with an injected clock, a
 //! seed and the same input, it gives the same replies in the same order.
+//!
+//! A [`Config::journal`] may break both: the log on disk (`aof`) writes on a thread of its own and reads
+//! the machine's clock.
 
 use std::{
     io,
@@ -71,7 +74,7 @@ impl Host {
         LocalStream::open(Arc::clone(&self.hub))
     }
 
-    /// Returns the engine, for hosts that inspect it.
+    /// Returns the engine, for callers that inspect it.
     pub fn core(&self) -> &Arc<Core> {
         &self.hub.core
     }

@@ -102,8 +102,9 @@ impl RemoteTier {
             if entry.clears == stamp.clears {
                 return Some(true);
             }
-            // What is remembered holds for the moment at which the reader looked, if at all; the entry
-            // may be of a later one.
+            // What is remembered may be used only if it is of the number that the reader found, and the
+            // entry is older than that number. On a Cluster and in batches both are read separately, so
+            // the entry may be newer: then Redis is asked.
             let holds = exact || cleared.last == stamp.clears && entry.clears < stamp.clears;
             holds
                 .then(|| cleared.spares(entry.clears, entry.tags.as_deref().unwrap_or_default()))?

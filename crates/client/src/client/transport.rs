@@ -1,7 +1,7 @@
 //! The byte streams under all connections, and who opens them.
 //!
 //! By default they are TCP and Unix sockets. A [`Transport`] opens them in another way: through a
-//! tunnel, a proxy of the company, or a simulated network.
+//! tunnel, a corporate proxy, or a simulated network.
 
 use std::{fmt, future::Future, io, sync::Arc, time::Duration};
 

@@ -184,7 +184,8 @@ impl<H: From<Handle>> Builder<H> {
     ///
     /// It is called with the address of a server that the URL, the sentinels or the Cluster named. TLS
     /// and login happen on the stream that it returns, within [`connect_timeout`](Self::connect_timeout).
-    /// An embedded engine has no streams to open.
+    /// Set socket options yourself: `TCP_NODELAY` and keepalive are set only on the default sockets. With an
+    /// `embedded:` URL the function is not called.
     ///
     /// ```
     /// # async fn open() -> Result<(), seawall::Error> {
@@ -194,7 +195,7 @@ impl<H: From<Handle>> Builder<H> {
     /// let seawall = Seawall::builder("redis://redis.internal:6379")
     ///     .transport(|address| async move {
     ///         match address {
-    ///             // Ask the tunnel at the near end for this host; here it is only named.
+    ///             // One fixed tunnel; a real one would be told `host.name`.
     ///             Address::Tcp(host) => TcpStream::connect(("127.0.0.1", host.port)).await,
     ///             other => Err(std::io::Error::other(format!("no way to {other:?}"))),
     ///         }

@@ -46,7 +46,7 @@ struct Note {
 pub(super) struct Settler<T> {
     consumer: Arc<GroupConsumer<T>>,
     again: mpsc::UnboundedSender<Vec<Taken>>,
-    /// Becomes `true` when no more attempts are begun.
+    /// Becomes `true` when no more retries are begun.
     stop: watch::Receiver<bool>,
     acks: Vec<Holding>,
     parks: VecDeque<(Holding, String)>,

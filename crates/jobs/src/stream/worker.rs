@@ -103,8 +103,8 @@ impl Worker {
         self.running.shutdown().await.unwrap_or(Drained::Pending(0))
     }
 
-    /// Ends at once: handlers are dropped at their current await point, and their entries stay
-    /// pending, as if the process had died.
+    /// Ends without waiting for handlers: they are dropped at their current await point, and their
+    /// entries stay pending. What had already ended is still settled, in three attempts at most.
     pub async fn abandon(self) -> Drained {
         self.running.abandon().await.unwrap_or(Drained::Pending(0))
     }

@@ -10,7 +10,7 @@
 //! | `handler_pool` | how many handlers run at once; an item that may have ended a process runs alone |
 //! | `observed` | a handler's span and duration |
 //! | `outcome` | what a handler returns, what follows from it, and after which delay |
-//! | `settling` | completions are sent to Redis until it accepts them, and a few times more at the end |
+//! | `settling` | completions are sent again until Redis accepts them; when the worker ends, three times at most |
 //! | `outage` | pauses after Redis did not answer |
 //! | `renewal` | what a worker holds is renewed in time |
 //! | `idle` | waiting until nothing is in progress |

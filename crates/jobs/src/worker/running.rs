@@ -36,12 +36,13 @@ impl Signals {
         Signals { stop: watch::Sender::new(false), finish: watch::Sender::new(false) }
     }
 
-    /// Becomes `true` when no more items are begun.
+    /// Becomes `true` when no more items are taken in. Items that were already taken in may still begin.
     pub(crate) fn stop(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// Becomes `true` when all handlers have ended.
+    /// Becomes `true` when the worker no longer waits for handlers: all have ended, the drain timeout
+    /// has passed, or the worker was abandoned.
     pub(crate) fn finish(&self) -> watch::Receiver<bool> {
         self.finish.subscribe()
     }

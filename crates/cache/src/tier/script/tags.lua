@@ -9,8 +9,9 @@
 --
 -- Returns  {number of the last clear, floor, last clear of each tag or 0}; for a clear its number.
 --
--- Numbers are taken from the server's time, so that one that was lost never comes back. Where the
--- number or the set was lost, what was loaded before that no longer counts.
+-- Numbers are taken from the server's time, so that one that was lost never comes back. If the set
+-- was lost, entries from before the last clear no longer count; if the number was lost with it, no entry
+-- from before does. If only the number was lost, the set still decides.
 --
 -- Atomic, because a number must not be seen before the tag that it stands for has it.
 
